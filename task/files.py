@@ -1,4 +1,4 @@
-"""Reads files that options, variables and folders name, with a bound, and only if they are regular files.
+"""Reads files whose paths come from options, variables and folders: up to a size, and only regular files.
 
 A link may lead to a pipe or to /proc/kmsg, which block their reader, or to /dev/zero, which never ends.
 """
@@ -16,9 +16,9 @@ import time
 
 from task.errors import ExhaustedError, UnreachableError
 
-LARGEST = 10_000_000  # bytes; certificates, keys and settings have some hundred thousand at most
+LARGEST = 10_000_000  # bytes; certificates, keys and settings need a few hundred thousand at most
 PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
-_NO_SIZE = 1_000_000  # bytes of a file whose size is 0, as it is for files of /proc and /sys
+_NO_SIZE = 1_000_000  # bytes of a file whose size is said to be 0, as in /proc and /sys
 _PIECE = 1 << 20
 _OWN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")  # files that the shell has opened for us: `<(command)`
 _KINDS = {
@@ -31,9 +31,10 @@ _SHORT = 60  # bytes of a folder's path; Linux allows 108 for a socket's path, a
 
 
 def read_file(path: str, most: int = LARGEST) -> bytes:
-    """The bytes of a file. Raises `OSError`, whose `strerror` says why: it is no file, too large, or would block.
+    """Return the content of a file, of at most `most` bytes.
 
-    /dev/null is an empty file. A pipe is read where the shell has opened it for us: `<(command)`.
+    Raises `OSError`, and its `strerror` says why: not a file, too large, or reading would block. /dev/null is an empty
+    file. A pipe is read only if the shell has opened it for us: `<(command)`.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
@@ -56,12 +57,15 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
 
 
 def read_text(path: str, most: int = LARGEST, errors: str = "strict") -> str:
-    """The UTF-8 text of a file, with Unix line ends. Raises the errors of `read_file`, and `UnicodeDecodeError`."""
+    """Return the UTF-8 text of a file, with Unix line endings.
+
+    Raises the errors of `read_file`, and `UnicodeDecodeError`.
+    """
     return read_file(path, most).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_file(path: str) -> None:
-    """Raises `OSError` for anything but a readable file. To be called before another program or library opens it."""
+    """Raise `OSError` for anything but a readable file. Call this before another program or library opens the file."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         _check(os.fstat(file), path)
@@ -70,9 +74,9 @@ def check_file(path: str) -> None:
 
 
 def temporary_folder(parent: str, *, sockets: bool = False) -> str:
-    """A new folder that only this user can read. Raises `UnreachableError` if it cannot be made.
+    """Make a new folder that only this user can read, and return its path. Raises `UnreachableError` if that fails.
 
-    With `sockets` it is in /tmp if the path would otherwise be too long for a socket in it, as TMPDIR is on macOS.
+    With `sockets`, the folder is in /tmp if its path would otherwise be too long for a socket, as with macOS's TMPDIR.
     """
     prefix = "image-update-"
     if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
@@ -85,7 +89,7 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
 
 
 def remove_folder(folder: str) -> None:
-    """Removes a folder and its content. After git was ended, a child of it may still write there for a moment."""
+    """Remove a folder and its content. Try several times, because a child of a stopped git may still write there."""
     for pause in (0.02, 0.1, 0.3, 0):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):
@@ -94,7 +98,7 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """The error that says what to do, if an error was caused by too many open files; else None."""
+    """Return an error that says what to do, if `error` was caused by too many open files, else None."""
     for _ in range(10):
         if error is None:
             return None
@@ -124,7 +128,7 @@ def _check(known: os.stat_result, path: str) -> None:
 
 
 def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
-    """The next bytes; b"" at the end of the file."""
+    """Return the next bytes, or b"" at the end of the file."""
     if waits:
         ready = select.poll()
         ready.register(file, select.POLLIN)

@@ -1,7 +1,7 @@
 """The HTTP client for registries, Kubernetes, Argo CD and forges.
 
-Time and size of every answer are limited. A login is sent only to its own origin, and no line of the log holds a query
-(URLs may be signed) or a header.
+The time and the size of every answer are limited. A login is sent only to its own origin. The log shows no query (URLs
+may be signed) and no header.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _HOPS = 5
 _SLOW = 10.0  # seconds; an answer that takes longer counts as slow
 _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
-_GZIP = ("", "identity", "gzip", "x-gzip")  # a `Content-Encoding` that fits what we asked for
+_GZIP = ("", "identity", "gzip", "x-gzip")  # the values of `Content-Encoding` that fit our request
 
-Login = Callable[[], Mapping[str, str]]  # makes the headers that log in, for each request, since tokens expire
+Login = Callable[[], Mapping[str, str]]  # makes the headers that log in, anew for each request, because tokens expire
 
 
 class NoAnswerError(Exception):
-    """There is no answer, and `kind` says why. The caller knows whose error that is."""
+    """There is no answer, and `kind` says why. The caller turns it into one of the named errors."""
 
     def __init__(self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str) -> None:
         super().__init__(message)
@@ -61,11 +61,11 @@ class Response:
     url: str  # the last one, after redirects
 
     def json(self) -> Any:
-        """The body as JSON. Raises `ValueError` for anything else."""
+        """Parse the body as JSON. Raises `ValueError` for anything else."""
         return json.loads(self.body)
 
     def mapping(self) -> Mapping[str, Any]:
-        """The body as a JSON object; {} if it is anything else."""
+        """Return the body as a JSON object, or {} if it is anything else."""
         try:
             data = self.json()
         except (ValueError, RecursionError):
@@ -73,22 +73,22 @@ class Response:
         return data if isinstance(data, dict) else {}
 
     def text(self, size: int = 300) -> str:
-        """The beginning of the body, printable, for a message."""
+        """Return the beginning of the body, at most `size` printable characters, for a message."""
         text = self.body[: size * 4].decode("utf-8", "replace")
         return blanked(text)[:size].strip()
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The bounds of one answer."""
+    """The limits for one answer."""
 
     connect: float = 10.0  # seconds
     silence: float = 30.0  # seconds without a byte
     total: float = 120.0  # seconds for one answer
     size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
-    values: int = 0  # in a JSON body, roughly, 0 for any number: 16 MB of "[],[],…" take Python half a gigabyte
+    values: int = 0  # in a JSON body, roughly; 0 is no limit. In Python, 16 MB of "[],[],…" take half a gigabyte
     tries: int = 3
-    slow: float = 0.0  # seconds for all answers together that take more than ten each; 0 for any number
+    slow: float = 0.0  # seconds for all answers together that take more than ten each; 0 is no limit
 
 
 class Http:
@@ -99,22 +99,22 @@ class Http:
         base: str,
         *,
         login: Login | None = None,
-        ca_file: str = "",  # the only authorities that are trusted
-        more_ca: str = "",  # PEM text of authorities that are trusted besides those of the machine
+        ca_file: str = "",  # trust only these authorities
+        more_ca: str = "",  # PEM text: trust these authorities besides those of the machine
         verify: bool = True,
         certificate: tuple[str, str] | None = None,  # files: certificate, key
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,  # None: the environment decides; "": no proxy
-        server_name: str = "",  # the name in the certificate, where it is not the URL's host
+        server_name: str = "",  # the name in the certificate, if it is not the URL's host
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self.base = base.rstrip("/")
         self._login, self._limits, self._log = login, limits, log
         self._session = requests.Session()
-        # Gzip is the only encoding asked for: its ratio is known, and `_body` counts what is unpacked.
+        # Ask only for gzip: its ratio is known, and `_body` counts what is unpacked.
         self._session.headers.update({"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})})
-        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # no cookie is a login of ours
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # we use no cookies to log in
         self._lost = 0.0  # seconds that slow answers have taken
         tls: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
         if more_ca and verify:
@@ -142,10 +142,10 @@ class Http:
         headers: Mapping[str, str] | None = None,
         again: bool | None = None,
     ) -> Response:
-        """The answer to one request, of any status. `path` is below the base, or a whole URL. Raises `NoAnswerError`.
+        """Send one request, and return the answer, of any status. Raises `NoAnswerError`.
 
-        The request is repeated when the server is busy or the connection dies, if its method is safe or `again` is
-        True. A URL of another origin is asked without the login.
+        `path` is below the base, or a whole URL. A URL of another origin gets no login. The request is repeated if the
+        server is busy or the connection breaks, and its method is safe or `again` is True.
         """
         url = path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
         repeat = (method in _SAFE) if again is None else again
@@ -166,17 +166,17 @@ class Http:
         raise AssertionError  # pragma: no cover - the last try returns or raises
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         self._session.close()
 
     def _follow(self, method: str, url: str, **what: Any) -> Response:
-        """The answer to one request, after redirects; only GET and HEAD follow them."""
+        """Send one request, and return the answer after redirects. Only GET and HEAD follow them."""
         for _hop in range(_HOPS):
             answer = self._once(method, url, **what)
             target = answer.headers.get("Location", "")
             if answer.status not in _REDIRECTS or not target or method not in ("GET", "HEAD"):
                 return answer
-            # Registries redirect blobs to a storage service, forges a renamed repository.
+            # Registries redirect a blob to a storage service, and forges a renamed repository to its new name.
             new = urljoin(url, target)
             if not new.startswith("https://") and not (url.startswith("http://") and new.startswith("http://")):
                 raise NoAnswerError("redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted")
@@ -212,7 +212,7 @@ class Http:
                 ) as answer,
             ):
                 body = self._body(answer, url, began)
-                if ended.is_set():  # a body without a length would seem to be whole
+                if ended.is_set():  # otherwise a body without a length would seem complete
                     shutdown.check()
                     raise self._slow(url)
                 response = Response(answer.status_code, answer.headers, body, url)
@@ -222,7 +222,7 @@ class Http:
                 raise spent from None
             if time.monotonic() - began > limits.total:
                 raise self._slow(url) from None
-            raise _no_answer(error, url) from None  # its text may hold the whole URL
+            raise _no_answer(error, url) from None  # the text of `error` may have the whole URL
         finally:
             took = time.monotonic() - began
             self._lost += took if took > _SLOW else 0.0
@@ -232,9 +232,10 @@ class Http:
         return response
 
     def _body(self, answer: requests.Response, url: str, began: float) -> bytes:
-        """The whole body, counted after unpacking: 64 KB of gzip may hold 64 MB, and encodings may be nested.
+        """Return the whole body, and limit its size after unpacking.
 
-        urllib3 2.6 is the first version that unpacks no more than the piece asked for.
+        64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first version that unpacks no
+        more than the requested piece.
         """
         if answer.headers.get("Content-Encoding", "").strip().lower() not in _GZIP:
             raise NoAnswerError("redirect", f"{origin(url)} answers in an encoding that was not asked for")
@@ -256,7 +257,7 @@ class Http:
 
 
 class _Headers(requests.auth.AuthBase):
-    """Headers that log in. Without an `auth` of ours requests would take a login from ~/.netrc."""
+    """Headers that log in. Without an `auth` of ours, requests would take a login from ~/.netrc."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = headers
@@ -266,19 +267,19 @@ class _Headers(requests.auth.AuthBase):
         return request
 
 
-# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us for ever. The code
-# below lets a thread end the connection that another thread waits for, even before the first header has come.
+# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us forever. With the
+# code below, one thread ends the connection that another thread waits for, even before the first header has come.
 
 
 class _Waiting:
     """The connection that a thread waits for."""
 
     connection: HTTPConnection | None = None
-    sock: socket.socket | None = None  # an answer without a length takes it away from its connection
+    sock: socket.socket | None = None  # needed because an answer without a length takes it from the connection
 
 
 _THREAD = threading.local()  # .waiting
-_AGAIN = 0.2  # seconds until a connection that was just being opened is ended again
+_AGAIN = 0.2  # seconds until the next attempt to end a connection, which may have been opened just now
 
 
 class _Connection(HTTPConnection):
@@ -304,7 +305,7 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    """The adapter of requests with our connections, which get the arguments `tls`."""
+    """The adapter of requests, with our connections. They get the arguments `tls`."""
 
     def __init__(self, **tls: Any) -> None:
         self._tls = tls
@@ -322,7 +323,10 @@ class _Adapter(HTTPAdapter):
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[threading.Event]:
-    """Ends a request that this thread makes within, after so many seconds or at a signal, and then sets the event."""
+    """End the request that this thread makes inside the block, after so many seconds or at a signal.
+
+    Then the yielded event is set.
+    """
     waiting = _THREAD.waiting = _Waiting()
     ended, over = threading.Event(), threading.Event()
 
@@ -330,7 +334,7 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
         ended.set()
         sock = waiting.sock or (waiting.connection and waiting.connection.sock)
         if isinstance(sock, socket.socket):
-            with suppress(OSError):  # an SSLSocket's own `shutdown` forgets TLS, and a reader would get plain bytes
+            with suppress(OSError):  # SSLSocket.shutdown would turn TLS off, and a reader would get raw bytes
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def watch() -> None:
@@ -348,7 +352,7 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
 
 
 def _wait(answer: Response, number: int) -> float:
-    """Seconds before the next try: the server's Retry-After, a number or a date, else our own pause."""
+    """Return the seconds before the next try: the server's Retry-After, as a number or a date, else our own pause."""
     wanted = answer.headers.get("Retry-After", "")
     if not wanted:
         return _PAUSES[min(number, 1)]
@@ -361,7 +365,7 @@ def _wait(answer: Response, number: int) -> float:
 
 
 def _no_answer(error: Exception, url: str) -> NoAnswerError:
-    """The error in our words. Those of requests hold the whole URL, and a proxy's URL may hold its password."""
+    """Return the error in our words. Those of requests have the whole URL, and a proxy's URL may have its password."""
     if isinstance(error, requests.exceptions.ProxyError):
         return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
     if isinstance(error, requests.exceptions.SSLError):

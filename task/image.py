@@ -1,7 +1,8 @@
 """Parses image references and the entries of `image-list` into `Image` and `Entry`.
 
-Names follow Docker's rules: the first part is a registry if it has a dot or a colon or is `localhost`. Only Docker Hub
-implies `library/`. AIU up to v1.3 drops it from every name, so that `ghcr.io/library/nginx` becomes another repository.
+Names follow Docker's rules: the first part is a registry if it has a dot or a colon, or is `localhost`. Only Docker Hub
+implies `library/`. AIU up to v1.3 drops it from every name, which turns `ghcr.io/library/nginx` into another
+repository.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ _PART = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
 _DIGEST_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
-_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)  # as `docker images --no-trunc` prints them
+_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)  # as `docker images --no-trunc` prints it
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
 _LONGEST_REPOSITORY = 255
 
 
 def parse_image(text: str) -> Image:
-    """The image of one reference, `[registry[:port]/]path[:tag][@digest]`; tag and digest may be missing.
+    """Parse one reference, `[registry[:port]/]path[:tag][@digest]`. Tag and digest are "" if they are missing.
 
-    Raises `Malformed`, which names the wrong part, for a reference that a registry would not accept.
+    Raises `Malformed` for a reference that a registry would not accept. The error names the wrong part.
     """
     if not text:
         raise Malformed("the image reference is empty", "write [registry/]name:tag")
@@ -61,9 +62,9 @@ def parse_image(text: str) -> Image:
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
-    """The images that `--image` names, in order, each once; () if it names none.
+    """Return the images that `--image` names, in order, each once, or () if there are none.
 
-    Each value holds references separated by commas, blanks or newlines, or is a JSON list of strings. Raises
+    Each value is a list of references separated by commas, blanks or newlines, or a JSON list of strings. Raises
     `Malformed` for the first reference that does not parse.
     """
     texts: list[str] = []
@@ -86,15 +87,15 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
 
 
 def same_image(one: Image, other: Image) -> bool:
-    """Whether both images have the same repository in any spelling; tags and digests do not matter."""
+    """Tell whether both images have the same repository, however it is spelled. Tags and digests do not matter."""
     return one.identity == other.identity
 
 
 @lru_cache(maxsize=65536)
 def live_image(text: str) -> Image | None:
-    """The image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).
+    """Return the image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).
 
-    It is lenient, because the text comes from clusters and files: upper case and shortened digests pass. None if the
+    Upper case and shortened digests are allowed, because the text comes from clusters and files. Returns None if the
     text has no valid name.
     """
     text = text.strip()
@@ -109,18 +110,18 @@ def live_image(text: str) -> Image | None:
 
 
 def split_registry(name: str) -> tuple[str, str]:
-    """The registry of a name, as written or "", and the rest, by Docker's rule."""
+    """Split a name by Docker's rule: return the registry as written (or ""), and the rest."""
     first, slash, rest = name.partition("/")
     return (first, rest) if slash and ("." in first or ":" in first or first.lower() == "localhost") else ("", name)
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
-    """The entries of an `image-list`, trimmed, without empty ones; `parse_image_list` returns one result for each."""
+    """Return the entries of an `image-list`, trimmed, without empty ones: one for each result of `parse_image_list`."""
     return tuple(entry for part in text.split(",") if (entry := part.strip()))
 
 
 def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
-    """Each entry of an `image-list`, or its error, in order. Never raises."""
+    """Return each entry of an `image-list`, or its error, in order. Never raises."""
     entries: list[Entry | Malformed] = []
     for entry in split_image_list(text):
         try:
@@ -131,16 +132,16 @@ def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
 
 
 def parse_entry(text: str) -> Entry:
-    """One entry of `image-list`, `[alias=]name[:constraint][@digest]`.
+    """Parse one entry of `image-list`, `[alias=]name[:constraint][@digest]`.
 
-    The constraint is trimmed and not checked, because its grammar depends on the strategy. Raises `Malformed`, with the
-    fix in the hint, where the entry has no valid image.
+    The constraint is trimmed but not checked, because its grammar depends on the strategy. Raises `Malformed`, with the
+    fix in its hint, if the entry has no valid image.
     """
     text = text.strip()
     alias, reference = "", text
     if "=" in text:  # AIU splits at the first `=`
         alias, _, reference = text.partition("=")
-        # `nginx:>=1.0` is cut within its constraint: no alias has a colon but that of a host's port.
+        # The `=` in `nginx:>=1.0` belongs to the constraint: an alias has no colon, except that of a host's port.
         if _split(alias)[1] is not None:
             short = _split(text)[0].rpartition("/")[2].strip()
             raise Malformed(
@@ -159,7 +160,7 @@ def parse_entry(text: str) -> Entry:
 
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
-    """Name, tag (or constraint) and digest as written; None if the text has no `:` or no `@`."""
+    """Return name, tag (or constraint) and digest as written. Without a `:` or an `@`, that part is None."""
     front, at, digest = text.partition("@")
     first, slash, _ = front.partition("/")
     host = _HOST_AND_PORT.match(front) if slash and set(first) & {":", "["} else None
@@ -169,11 +170,11 @@ def _split(text: str) -> tuple[str, str | None, str | None]:
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
-    """The image of a bare name; `any_case` lets upper case pass. Raises `Malformed`, which quotes the whole `text`."""
+    """Parse a bare name. `any_case` allows upper case. Raises `Malformed`, which quotes the whole `text`."""
     if not name:
         raise Malformed(f"{shortened(text)!r} names no image", "write [registry/]name:tag")
     registry, repository = split_registry(name)
-    registry = registry.lower() or "docker.io"  # case matters in repositories, not in names of hosts
+    registry = registry.lower() or "docker.io"  # case matters in repositories, but not in host names
     if registry in _HUB:
         registry, repository = "docker.io", repository if "/" in repository else f"library/{repository}"
     elif not _REGISTRY.fullmatch(registry):

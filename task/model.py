@@ -1,4 +1,4 @@
-"""The nouns of the work. All are frozen: a change is a new value."""
+"""The nouns of the story. All are frozen, so a change is a new value."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Image:
     """One image reference: `name` as written, `registry` and `repository` in normal form."""
 
     name: str  # as written, without tag and digest: "nginx", "localhost:5000/acme/api"
-    registry: str  # "docker.io" where the name has none
+    registry: str  # "docker.io" if the name has none
     repository: str  # "library/nginx", "acme/api"
     tag: str = ""
     digest: str = ""  # "sha256:…"
 
     @property
     def identity(self) -> str:
-        """The repository in normal form, which is equal for its spellings `nginx` and `docker.io/library/nginx`."""
+        """The repository in normal form. It is the same for the spellings `nginx` and `docker.io/library/nginx`."""
         return f"{self.registry}/{self.repository}"
 
     @property
     def version(self) -> str:
-        """The part after the name: `tag`, `tag@digest` or, without a tag, the digest."""
+        """The part after the name: `tag`, `tag@digest`, or the digest if there is no tag."""
         return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
 
     @property
     def reference(self) -> str:
-        """The whole reference, in the form that container runtimes take."""
+        """The whole reference, as container runtimes accept it."""
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.name}{tag}@{self.digest}" if self.digest else f"{self.name}{tag}"
 
@@ -50,7 +50,7 @@ class Entry:
     """One entry of `image-list`: `alias=name:constraint@digest`."""
 
     alias: str  # "" if the entry has none
-    image: Image  # without a tag; the digest as written, which has no effect, as in AIU
+    image: Image  # without a tag; the digest is as written, and has no effect, as in AIU
     constraint: str  # the tag part, trimmed; "" if the entry has none
     text: str  # as written, trimmed
 
@@ -84,7 +84,7 @@ class Source:
 
 @dataclass(frozen=True)
 class KeySecret:
-    """A field of a Kubernetes Secret with the public key by which an image must be signed."""
+    """A field of a Kubernetes Secret, with the public key that has to verify an image's signature."""
 
     namespace: str
     name: str
@@ -100,19 +100,19 @@ class Application:
 
     namespace: str
     name: str
-    annotations: Mapping[str, str]  # those with the annotation prefix, their keys without it
+    annotations: Mapping[str, str]  # those with the annotation prefix, which is removed from their keys
     sources: tuple[Source, ...]
-    multi: bool = False  # spec.sources rather than spec.source
+    multi: bool = False  # whether it has spec.sources, not spec.source
     live: tuple[str, ...] = ()  # status.summary.images, as written
-    sync: str = ""  # status.sync.status, "" if it is not known; as the next one
-    health: str = ""  # status.health.status
+    sync: str = ""  # status.sync.status; "" is unknown
+    health: str = ""  # status.health.status; "" is unknown
     project: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""  # "apps/web.yaml:12", "cluster"
-    generated_by: str = ""  # namespace/name of the ApplicationSet that was rendered to it
-    from_resource: frozenset[str] = frozenset()  # the annotations that its ImageUpdater stands for
-    # What its ImageUpdater says, and no annotation can say:
-    signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is for every image
+    generated_by: str = ""  # namespace/name of the ApplicationSet that it was rendered from
+    from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
+    # From its ImageUpdater, because there are no annotations for this:
+    signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is every image
     request_labels: tuple[str, ...] = ()  # of its pull requests
 
     @property
@@ -123,10 +123,10 @@ class Application:
 
 @dataclass(frozen=True)
 class Policy:
-    """Which tags an entry takes, and in which order they count as newer."""
+    """Which tags an entry accepts, and which of two tags is the newer one."""
 
     strategy: Strategy = "semver"
-    constraints: tuple[str, ...] = ()  # the entry's and that of `semver:<constraint>`; all of them must hold
+    constraints: tuple[str, ...] = ()  # the entry's, and that of `semver:<constraint>`; all of them must hold
     allow: str | None = None  # RE2 pattern, unanchored; None is any tag
     ignore: tuple[str, ...] = ()  # Go filepath.Match globs
     platforms: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Keys:
-    """The names of an image's places in a target, from the per-image annotations; "" if they give none."""
+    """Where an image is in a target, from the per-image annotations; "" if there is no such annotation."""
 
     name: str = ""  # helm.image-name / plugin.image-name
     tag: str = ""  # helm.image-tag / plugin.image-tag
@@ -147,7 +147,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Claim:
-    """One image-list entry, and the names of its image in a target; "" if it gives none."""
+    """One image-list entry, and the names of its image in a target; "" if there is no such annotation."""
 
     alias: str
     identity: str  # of its image
@@ -162,12 +162,12 @@ class Target:
     kind: TargetKind
     path: str  # from the repository's root, "/"-separated, no leading "/", no ".."; "" is the root
     keys: Keys
-    image: Image  # the entry's image, whose spelling is written where the file has none
-    source: Source  # the Application's source, whose parameters, images and env are carried along
+    image: Image  # the entry's image; its spelling is used if the file has no name yet
+    source: Source  # the Application's source; its parameters, images and env are carried along
     application: str = ""  # namespace/name
     alias: str = ""
-    recurse: bool = False  # for manifests: sub-folders count, too
-    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used where only they exist
+    recurse: bool = False  # for manifests: include sub-folders
+    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
     carry: bool = True  # whether the spec's parameters, images and env are carried along
     managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
@@ -177,7 +177,7 @@ class Target:
 class File:
     """One path of a snapshot. Absent paths have no File."""
 
-    text: str  # "" for anything but a regular file that was asked for
+    text: str  # "" for anything but a regular file that was requested
     mode: str = "100644"  # Git's: 100644, 100755, 120000 symlink, 160000 submodule, 040000 folder
     problem: str = ""  # the reason why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
 
@@ -187,9 +187,9 @@ Files = Mapping[str, File]
 
 @dataclass(frozen=True)
 class Place:
-    """A path that a snapshot has to hold: a file's text, whether it exists, or all manifests of a folder.
+    """A path that a snapshot must have: a file's text, whether it exists, or all manifests of a folder.
 
-    `names` are all files in a folder and below it, without their texts; `files` are with them, and with links.
+    `names` means all files in a folder and below it, without their texts. `files` adds their texts, and links.
     """
 
     path: str
@@ -207,7 +207,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files asked for, at one commit of the base branch."""
+    """The requested files, at one commit of the base branch."""
 
     repo: str
     branch: str  # the base branch's name, "HEAD" resolved
@@ -217,12 +217,12 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Reading:
-    """The image in a target as it is now; all "" if the target does not have it."""
+    """The image that is in a target now; everything is "" if the target does not have it."""
 
     name: str = ""
     tag: str = ""
     digest: str = ""
-    sound: bool = True  # False if the target must be rewritten although its letters are right: 1.10 is a number
+    sound: bool = True  # False if the target must be rewritten although its text is right, such as the number 1.10
     file: str = ""  # the file that is written
 
 
@@ -250,7 +250,7 @@ class Changeset:
 
     destination: Destination
     tip: str
-    files: Files  # only those that change, with their new text and mode
+    files: Files  # only changed ones, with their new text and mode
     message: str
     author: Person
     head_commit: str | None = None  # the tip of the head branch, "" if it is absent, None if it was not read
@@ -268,9 +268,9 @@ class Landing:
 
 @dataclass(frozen=True)
 class FileVersion:
-    """One text of a file on a branch, and the commit that wrote it; all "" if that lies further back."""
+    """One text of a file on a branch, and the commit that wrote it; these fields are "" if that is too far back."""
 
-    text: str | None  # None if there was no file, or none that is text
+    text: str | None  # None if there was no file, or it is not text
     commit: str = ""
     at: str = ""  # RFC 3339, UTC
     by: str = ""  # the author's name
@@ -282,19 +282,19 @@ Fact = Literal["exists", "digest", "created", "platforms", "labels", "tags"]
 
 @dataclass(frozen=True)
 class Question:
-    """Facts of one image that a rule needs and that neither the event nor Git has; a registry answers."""
+    """Facts about one image that a rule needs and that neither the event nor Git has. A registry answers."""
 
-    image: Image  # with the tag, the digest, or both that are asked about
+    image: Image  # with the tag, the digest, or both
     facts: tuple[Fact, ...]
-    platforms: tuple[str, ...] = ()  # "os/arch[/variant]"; only these members of an index count; () is all
+    platforms: tuple[str, ...] = ()  # "os/arch[/variant]": only these members of an index count; () is all
     secret: str = ""  # the annotation `pull-secret`, as written
-    namespace: str = ""  # the Application's, whose secrets may be named
-    signed_by: KeySecret | None = None  # of a question about signatures
+    namespace: str = ""  # the Application's, because it may name secrets there
+    signed_by: KeySecret | None = None  # for a question about signatures
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A registry's answer; facts that were not asked for stay empty."""
+    """A registry's answer. Facts that were not requested are empty."""
 
     exists: bool = True
     digest: str = ""  # of the manifest that the tag names, which may be an index
@@ -307,7 +307,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A pull request as it should be; there is one for each repository, base and head."""
+    """A pull request as it should be. There is one for each repository, base and head."""
 
     repo: str  # the Application's own URL
     base: str
@@ -323,7 +323,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Proposed:
-    """A pull request as it is."""
+    """A pull request as it is now."""
 
     url: str  # the page for people
     number: str
@@ -331,9 +331,9 @@ class Proposed:
     title: str = ""
     body: str = ""
     head_commit: str = ""
-    merge_commit: str = ""  # of a merged one
-    conflicts: bool = False  # with its base, as far as the forge says
-    note: str = ""  # a step that failed without harm: "GitHub cannot merge by itself here: …"
+    merge_commit: str = ""  # if it is merged
+    conflicts: bool = False  # with its base, according to the forge
+    note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
 
 
 DeploymentState = Literal["queued", "in_progress", "success", "failure"]
@@ -347,7 +347,7 @@ class Deployment:
     commit: str  # of the build's source
     state: DeploymentState
     description: str
-    ref: str = ""  # the branch or tag that was built; "" is unknown
+    ref: str = ""  # the branch or tag that was built; "" if unknown
     is_tag: bool = False
     page: str = ""  # of the environment, for people
     run: str = ""  # the pipeline's page
@@ -355,10 +355,10 @@ class Deployment:
 
 @dataclass(frozen=True)
 class CommitStatus:
-    """What a forge shows beside a commit."""
+    """A status that a forge shows next to a commit."""
 
     commit: str
-    context: str  # tells it from the statuses of others
+    context: str  # distinguishes it from the statuses of others
     state: Literal["pending", "success", "failure"]
     description: str
     run: str = ""  # the pipeline's page
@@ -366,10 +366,10 @@ class CommitStatus:
 
 @dataclass(frozen=True)
 class Build:
-    """A build's place in time among the builds of one image; "" and None are unknown."""
+    """Where a build is in the order of one image's builds; "" and None mean unknown."""
 
     sequence: int | None = None
-    counter: str = ""  # of the sequence: numbers of two counters cannot be compared; "" for --sequence
+    counter: str = ""  # what counts `sequence`, because numbers of two counters cannot be compared; "" for --sequence
     commit: str = ""
     repository: str = ""  # of that commit, without userinfo
     created: str = ""  # RFC 3339, UTC
@@ -377,7 +377,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Written:
-    """One build of an image, as the state file remembers it."""
+    """One build of an image, as it is in the state file."""
 
     tag: str = ""
     digest: str = ""
@@ -386,7 +386,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Hold:
-    """Keeps an image, or all images of an Application, as they are."""
+    """A hold on one image, or on all images of an Application: no update changes them."""
 
     reason: str
     by: str = ""
@@ -396,7 +396,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Meant:
-    """The words of the last rollback, and the version that they meant then."""
+    """What the last rollback asked for, and the version that this was at that time."""
 
     to: str  # "previous", "3-back"
     tag: str = ""
@@ -408,7 +408,9 @@ class Memory:
     """The memory of one image-list entry."""
 
     written: Written | None = None  # the newest build that was ever written
-    replaced: tuple[str, ...] = ()  # versions (`tag`, `tag@digest`, digest) that no replay brings back; newest first
+    replaced: tuple[
+        str, ...
+    ] = ()  # versions (`tag`, `tag@digest`, digest) that a repeated event must not bring back; newest first
     hold: Hold | None = None
     deferred: Written | None = None  # the newest event while held
     rollback: Meant | None = None
@@ -416,16 +418,16 @@ class Memory:
 
 @dataclass(frozen=True)
 class State:
-    """The memory of one Application in one write-back file. A state file holds one for each such file."""
+    """The memory of one Application in one write-back file. A state file has one for each such file."""
 
-    hold: Hold | None = None  # covers all images
-    # By alias; an entry without an alias has its image's name, as `image-list` spells it.
+    hold: Hold | None = None  # on all images
+    # By alias. An entry without an alias has its image's name, as `image-list` spells it.
     images: Mapping[str, Memory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the repository's own config says about commits and pull requests; None if it says nothing."""
+    """The settings for commits and pull requests in the repository's own config; None if it has no such setting."""
 
     author_name: str | None = None
     author_email: str | None = None
@@ -452,26 +454,30 @@ class Subscription:
     keys: Keys
     source: Source
     target: str  # "override", "kustomization", "helmvalues", "manifests", "file", "flux"
-    path: str  # of the target, from the repository's root; for "override" of the file
+    path: str  # of the target, from the repository's root; for "override", of the file
     repo: str  # the Application's own URL
     base: str = ""  # "" is the repository's default branch
     head: str = ""  # template of the head branch; "" is the base branch
     method: Literal["git", "argocd"] = "git"
-    credentials: str = ""  # "secret:ns/name"; "" is the login that the URL finds
+    credentials: str = ""  # "secret:ns/name"; "" is the login for the URL
     fallbacks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()  # of all entries of the Application, this one included
+    claims: tuple[Claim, ...] = ()  # of all entries of the Application, including this one
     pull_request: bool = False
-    home: str = ""  # the folder of the Application's first write-back file in this repository, for the state's path
-    suspended: str = ""  # the reason why Flux's own annotations stop its updates, or ""
-    signed_by: KeySecret | None = None  # the key that the image must be signed by, beside what the command line wants
-    flaw: Flaw | None = None  # of an unusable entry: then only the Application and the entry are known
-    wishes: Wishes = Wishes()  # of the repository's config, once it is read
-    freeze: Hold | None = None  # the freeze of the repository's config that covers it now
+    home: str = (
+        ""  # the folder of the Application's first write-back file in this repository; determines the state's path
+    )
+    suspended: str = ""  # the reason why Flux's own annotations stop updates, or ""
+    signed_by: KeySecret | None = (
+        None  # the key that must have signed the image, in addition to what the command line requires
+    )
+    flaw: Flaw | None = None  # why the entry is unusable; then only the Application and the entry are known
+    wishes: Wishes = Wishes()  # from the repository's config, after it was read
+    freeze: Hold | None = None  # the freeze in the repository's config that applies now
 
     @property
     def place(self) -> tuple[str, str, str, str, str]:
-        """What stays the same of it, whatever the repository's config says."""
+        """The part that identifies it. The repository's config does not change this part."""
         return self.application.key, self.entry.text, self.repo, self.target, self.path
 
 
@@ -479,22 +485,22 @@ class Subscription:
 class Problem:
     """One line of `errors[]`: an error of this run, or a warning that never changes the exit code."""
 
-    application: str  # namespace/name; "" if it is about no Application
+    application: str  # namespace/name; "" if it is not about an Application
     rule: str
     message: str
     hint: str = ""
     severity: Literal["error", "warning"] = "error"
     key: str = ""  # the annotation, without prefix
     value: str = ""
-    exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
-    advice: bool = False  # no mistake of anybody's: it says what is not read, and how it can be
+    exit: int = 0  # the exit code of an error; 0 means that of a wrong annotation
+    advice: bool = False  # whether it is not a mistake, but says what is not read, and how to read it
 
 
 @dataclass(frozen=True)
 class Flaw:
     """A mistake in an annotation, and the entry whose update it stops."""
 
-    text: str  # the image-list entry as written; "" for a key that belongs to no entry
+    text: str  # the image-list entry as written; "" for a key that does not belong to an entry
     entry: Entry | None  # None if the entry itself does not parse
     key: str  # the annotation, without prefix
     value: str
@@ -502,13 +508,13 @@ class Flaw:
     hint: str = ""
     rule: str = "annotation"
     severity: Literal["error", "warning", "info"] = "error"
-    misspelt: bool = False  # whether the key itself is the mistake, a near miss of a known key
+    misspelt: bool = False  # whether the key itself is the mistake: it is similar to a known key
     strategy: Strategy | None = None  # of the entry, if the annotation is valid
 
 
 @dataclass(frozen=True)
 class Subscribed:
-    """The Subscriptions that the annotations of one Application ask for, and the flaws of these annotations."""
+    """The Subscriptions that the annotations of one Application ask for, and the flaws in these annotations."""
 
     application: Application
     subscriptions: tuple[Subscription, ...]
@@ -523,7 +529,7 @@ class Verdict:
     rule: str
     because: str
     hint: str = ""  # what to do about an error
-    exit: int = 0  # the exit code of an error; 0 is that of a wrong configuration
+    exit: int = 0  # the exit code of an error; 0 means that of a wrong configuration
 
 
 @dataclass(frozen=True)
@@ -537,13 +543,13 @@ class Decision:
     branch: str = ""  # the base branch's name in Git; "" if Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
     kind: TargetKind | None = None  # None if Git was not asked
-    unchecked: str = ""  # facts that the rules needed and that no registry gave
+    unchecked: str = ""  # facts that the rules needed and that no registry could give
     source: str = ""  # namespace/name of the Application whose version is promoted
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit that landed, or in `plan` would land."""
+    """One commit that landed, or that would land, for `plan`."""
 
     repo: str
     branch: str
@@ -556,7 +562,7 @@ class Commit:
     diff: str | None = None
     pull_request: str | None = None
     already_there: bool = False  # whether the branch had it already, and this run wrote nothing
-    rollback: bool = False  # whether it puts back what was there before, since the rollout failed
+    rollback: bool = False  # whether it restores what was there before, because the rollout failed
     through: Through | None = None  # what made it; None if another run did
 
 
@@ -586,20 +592,20 @@ class Report:
     commits: tuple[Commit, ...]
     problems: tuple[Problem, ...]
     exit: int
-    timings: Timings | None = None  # None for a run that failed before it began, such as by a usage error
+    timings: Timings | None = None  # None for a run that failed before it began, such as for a usage error
     dry: bool = False  # whether it only says what would happen
 
 
 @dataclass(frozen=True)
 class PastBuild:
-    """A version that Git said, and the commit that wrote it."""
+    """A version that was in Git, and the commit that wrote it."""
 
     tag: str
     digest: str
     commit: str
     at: str  # RFC 3339, UTC
     by: str  # the author's name
-    pipeline_run: str = ""  # of the commit's trailer
+    pipeline_run: str = ""  # from the commit's trailer
 
 
 @dataclass(frozen=True)
@@ -614,23 +620,23 @@ class OpenRequest:
 
 @dataclass(frozen=True)
 class ImageStatus:
-    """One write-back target of one image-list entry: what Git says there now, what runs, and what waits."""
+    """One write-back target of one image-list entry: what is in Git now, what runs, and what waits."""
 
     subscription: Subscription
     branch: str = ""  # the base branch's name; "" if Git was not asked
     kind: TargetKind | None = None  # None if Git was not asked
-    in_git: Reading = Reading()  # of a live Application: what its spec says
+    in_git: Reading = Reading()  # for a live Application, what is in its spec
     live: tuple[Image, ...] = ()
-    newest: Image | None = None  # that the rules admit, in the registry; None if it was not asked, or has none
-    read: bool = True  # whether Git, or the live Application, could be read
-    unanswered: bool = False  # the registry was asked for the newest, and did not say
+    newest: Image | None = None  # in the registry, of those that the rules admit; None if it was not asked, or has none
+    read: bool = True  # whether Git or the live Application could be read
+    unanswered: bool = False  # whether the registry was asked for the newest, and did not answer
     hold: Hold | None = None
     scope: Literal["application", "image", "freeze"] = "application"  # of the hold
     deferred: Written | None = None
     deferred_at: str = ""  # RFC 3339, UTC
     request: OpenRequest | None = None
     builds: tuple[PastBuild, ...] = ()  # the last ones, newest first
-    would: Verdict | None = None  # what would become of the image that was asked about
+    would: Verdict | None = None  # what would happen to the image in question
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Makes a value when it is first asked for.
+"""Makes a value when it is needed for the first time.
 
 `functools.cache` alone would let two threads make the value at the same time: two clients with two logins.
 """
@@ -13,7 +13,7 @@ _LOCK = RLock()
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
-    """A function that calls `make` once, in the first thread that asks, and returns that value to every thread."""
+    """Return a function that calls `make` only once, in the first thread that needs the value, and keeps the value."""
     made = cache(make)
 
     def value() -> T:

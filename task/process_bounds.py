@@ -1,4 +1,4 @@
-"""Bounds what a Git server may cost a run, in bytes and in time. A hostile server could otherwise send for hours."""
+"""Limits what a Git server may cost a run, in bytes and in time. A hostile server could otherwise send for hours."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 
 from task.errors import UnreachableError
 
-SPARE = 600.0  # seconds for one repository, beside the time for which its branches may be contended
+SPARE = 600.0  # seconds for one repository, besides the time in which others may keep pushing to its branches
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of one repository, far above the needs of any update; tests lower them."""
+    """The limits for one repository. They are far above the needs of any update, and tests lower them."""
 
     messages: int = 64_000_000  # bytes of refs and messages that one command prints
     pack: int = 2 << 30  # bytes of packs of one repository
-    memory: int = 1 << 30  # bytes of each git process, which collects refs and error pages before it prints them
-    seconds: float = 120.0 + SPARE  # for everything about one repository
+    memory: int = 1 << 30  # bytes of each git process: it collects refs and error pages before it prints them
+    seconds: float = 120.0 + SPARE  # for all commands about one repository
 
     def limits(self) -> Callable[[], None]:
-        """The function that a new git process calls first, so that the kernel enforces these bounds.
+        """Return a function that a new git process calls first, so that the kernel enforces these limits.
 
-        A stricter limit that we were started with (`ulimit -f`) stays. The limit on file size bounds packs only because
+        A stricter limit of our own process (`ulimit -f`) stays. The limit on file size works for packs only because
         `fetch.unpackLimit=1` keeps each pack in one file.
         """
         wanted = ((resource.RLIMIT_FSIZE, self.pack), (resource.RLIMIT_DATA, self.memory))
@@ -38,13 +38,13 @@ class Bounds:
 
         def limit() -> None:
             for which, pair in lower:
-                with suppress(OSError, ValueError):  # a system that knows no such limit
+                with suppress(OSError, ValueError):  # the system has no such limit
                     resource.setrlimit(which, pair)
 
         return limit
 
     def passed(self, messages: str) -> str:
-        """The bound that git has met by its own messages, or "". The server's messages begin with `remote:`."""
+        """Return which limit git has hit according to its own messages, or "". The server's begin with `remote:`."""
         ours = [line for line in messages.splitlines() if not line.startswith("remote:")]
         if any("Out of memory" in line for line in ours):
             return f"git would need more than {_amount(self.memory)} of memory for it"
@@ -55,17 +55,17 @@ class Bounds:
 
     @property
     def too_much_pack(self) -> str:
-        """Why a transfer was ended."""
+        """The reason to give for a transfer that was stopped."""
         return f"it sent more than {_amount(self.pack)} of packs"
 
     @property
     def too_many_messages(self) -> str:
-        """Why a command was ended."""
+        """The reason to give for a command that was stopped."""
         return f"it sent more than {_amount(self.messages)} of refs and messages"
 
 
 class Clock:
-    """The time for one repository, which begins with its first command."""
+    """The time for one repository. It begins with the first command."""
 
     def __init__(self, seconds: float, subject: str) -> None:
         self.seconds = seconds
@@ -73,7 +73,7 @@ class Clock:
         self._end = 0.0
 
     def left(self) -> float:
-        """The seconds left. Raises `UnreachableError` when the time is over."""
+        """Return the seconds that are left. Raises `UnreachableError` when the time is over."""
         now = time.monotonic()
         self._end = self._end or now + self.seconds
         if now >= self._end:
@@ -82,7 +82,7 @@ class Clock:
 
     @property
     def why(self) -> str:
-        """Why a command was ended."""
+        """The reason to give for a command that was stopped."""
         return f"one repository may take {self.seconds:.0f} seconds in all"
 
 

@@ -1,4 +1,4 @@
-"""Watches a git command and reads its output. A command that stalls, sends too much or takes too long is ended."""
+"""Watches a git command and reads its output. Stops a command that stalls, sends too much or takes too long."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing import Any
 from task.process_bounds import Bounds
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
-_LOOKS = 8  # how often it is looked at within the time after which a transfer counts as stalled
-_SLICE = 0.2  # seconds, within which a signal that another thread received takes effect
-_NAP = 0.02  # seconds, where the system has no handles of processes
-_PIECE = 1 << 16  # bytes, as many as a pipe holds
+_LOOKS = 8  # how often the transfer is checked before it counts as stalled
+_SLICE = 0.2  # seconds; a signal that another thread receives takes effect within this time
+_NAP = 0.02  # seconds between two checks, if the system has no process handles
+_PIECE = 1 << 16  # bytes; a pipe holds this many
 
 
 class CapturedOutput:
-    """One output stream of a command; the last `most` bytes of it are kept, or all with 0."""
+    """One output stream of a command. It keeps the last `most` bytes, or everything if that is 0."""
 
     def __init__(self, most: int = 0) -> None:
         self.source, sink = os.pipe()
         os.set_blocking(self.source, False)
         self.sink = open(sink, "wb", buffering=0)  # noqa: SIM115 - `close` closes it
-        self.count = 0  # bytes that came
+        self.count = 0  # bytes read so far
         self._most = most
         self._kept = bytearray()
 
     def take(self, *, keep: bool = True) -> bool:
-        """Reads what has come so far. Returns False when nothing more will come."""
+        """Read what has arrived so far, and return False at the end of the stream."""
         try:
             piece = os.read(self.source, _PIECE)
         except BlockingIOError:
@@ -44,22 +44,26 @@ class CapturedOutput:
         return bool(piece)
 
     def text(self) -> bytes:
-        """The kept bytes. If only the end was kept, it begins with a whole line: half a URL might show half a login."""
+        """Return the kept bytes.
+
+        If the beginning is missing, start with a whole line: half a URL may show a password.
+        """
         kept = bytes(self._kept[-self._most :])
         return kept if len(kept) == self.count else kept.partition(b"\n")[2] or kept
 
     def close(self) -> None:
-        """Closes both ends of the pipe."""
+        """Close both ends of the pipe."""
         self.sink.close()
         os.close(self.source)
 
 
 class Watch:
-    """Watches one command and ends it where it passes a limit.
+    """Watches one command, and stops it when it exceeds a limit.
 
-    `limits` are its seconds in all, the reason to give then, and its seconds without a byte (0 is any number). Its
-    `outputs` are read, and must keep within `bounds`, as must the packs in the folder `git_dir`. `stop` gives a reason
-    to end the command by what its last output says, or "". No thread is needed, because the caller waits anyway.
+    `limits` are: the seconds that it may take, the reason to give when they are over, and the seconds that it may be
+    silent (0 is no limit). Its `outputs` are read. They and the packs in the folder `git_dir` must stay within
+    `bounds`. `stop` gets the text of the last output, and returns a reason to stop the command, or "". This needs no
+    thread, because the caller waits anyway.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class Watch:
         git_dir: str = "",
         stop: Callable[[str], str] | None = None,
     ) -> None:
-        self.why = ""  # the reason for which the command was ended
+        self.why = ""  # the reason why the command was stopped; "" if it ended by itself
         self._running = running
         self._timeout, self._late, self._stall = limits
         self._outputs = outputs
@@ -84,13 +88,13 @@ class Watch:
         self._moved_at = self._looked = self._weighed = self._began = time.monotonic()
 
     def end(self) -> None:
-        """Ends the command now. A signal handler may call this."""
+        """Stop the command now. A signal handler may call this."""
         self._terminated = self._terminated or time.monotonic()
         send(self._running, "SIGTERM")
 
     def wait(self) -> None:
-        """Returns when the command has ended. Its exit code is left for `running.wait()`."""
-        handle: int | None = None  # a pidfd, which can be polled; Linux has them since 5.3, macOS not
+        """Wait until the command has ended. Its exit code is left for `running.wait()`."""
+        handle: int | None = None  # a pidfd, which can be polled: since Linux 5.3, not on macOS
         with suppress(AttributeError, OSError):
             handle = os.pidfd_open(self._running.pid)
         poll, slice_ = select.poll(), min(_SLICE if handle is not None else 0.001, self._timeout)
@@ -114,7 +118,7 @@ class Watch:
         self._rest()
 
     def _rest(self) -> None:
-        """Reads the rest of the output, without waiting for its end: a child may still hold the pipe."""
+        """Read the rest of the output. Do not wait for the stream's end, because a child may still hold the pipe."""
         for output in self._outputs:
             before = -1
             while before < output.count <= self._bounds.messages:
@@ -143,7 +147,7 @@ class Watch:
             self.end()
 
     def _too_much(self, now: float) -> str:
-        """Which bound the command has passed, or ""; while it runs, packs are weighed once a second."""
+        """Return which bound the command has exceeded, or "". While it runs, weigh the packs once a second."""
         if sum(output.count for output in self._outputs) > self._bounds.messages:
             return self._bounds.too_many_messages
         if self._git_dir and now - self._weighed >= 1:
@@ -151,14 +155,14 @@ class Watch:
             packs = weight(self._git_dir)
             if packs > self._bounds.pack:
                 return self._bounds.too_much_pack
-            # Before the pack begins, git collects all refs and prints none. Each byte counts twice, written and read.
+            # Before the pack begins, git collects all refs and prints none. Each byte counts twice: written and read.
             if packs == self._before and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages:
                 return self._bounds.too_many_messages
         return ""
 
 
 def weight(git_dir: str) -> int:
-    """The bytes of the packs in a repository, including one that is still being received."""
+    """Return the size in bytes of the packs in a repository, including one that is still being received."""
     total = 0
     with suppress(OSError):
         for entry in os.scandir(f"{git_dir}/objects/pack"):
@@ -168,20 +172,20 @@ def weight(git_dir: str) -> int:
 
 
 def finish(running: Any) -> None:
-    """Ends a command that is no longer needed, by SIGTERM and a moment later by SIGKILL."""
+    """Stop a command that is no longer needed, by SIGTERM and a moment later by SIGKILL."""
     watch = Watch(running, (_PATIENCE, "", 0))
     watch.end()
     watch.wait()
 
 
 def send(running: Any, name: str) -> None:
-    """Sends a signal to a command and all its children."""
+    """Send a signal, such as "SIGTERM", to a command and all its children."""
     with suppress(ProcessLookupError, PermissionError):  # it may have ended already
         os.killpg(running.pid, getattr(signal, name))
 
 
 def bytes_moved(session: int) -> int | None:
-    """The bytes that the processes of a session have read and written so far; None if the system does not say.
+    """Return how many bytes the processes of a session have read and written, or None if the system does not say.
 
     ssh is left out, because its keep-alives move bytes on a connection that carries nothing.
     """

@@ -1,4 +1,4 @@
-"""Repeats calls, with pauses between them, until they succeed or their answer is good. A signal ends every pause."""
+"""Repeats calls, with pauses between them, until one succeeds or its answer is good. A signal ends every pause."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def again(
     may_pass: Callable[[E], bool] = lambda _error: True,
     deadline: float = inf,
 ) -> T:
-    """The answer of `ask`, which is called again after an error that may pass.
+    """Call `ask`, again after each error that may pass, and return its result. Raises the last error.
 
-    There is one pause before each repetition, and none that would end after the deadline.
+    `pauses` are the seconds before each repetition. A pause that would end after the deadline is not begun.
     """
     for pause in pauses:
         try:
@@ -37,9 +37,9 @@ def again(
 def until(
     good: Callable[[T], bool], answer: T, ask: Callable[[], T], pauses: Iterable[float], deadline: float = inf
 ) -> T:
-    """The first good answer of `ask`, beginning with `answer`.
+    """Call `ask` until its answer is good, and return this answer. The first one to check is `answer`.
 
-    Else it is the last one, when the pauses are used up, the time is over, or a signal has come.
+    Returns the last answer if the pauses are used up, the time is over, or a signal has come.
     """
     for pause in pauses:
         left = deadline - time.monotonic()

@@ -12,7 +12,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The secret itself."""
+        """Return the secret itself."""
         return self._value
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The options of one call of the command as frozen records, which `task/cli` makes."""
+"""The options of one call of the command, as frozen records. `task/cli` makes them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GitSettings:
     trailers: tuple[tuple[str, str], ...] = ()
     sign_off: bool | None = None  # None: not given
     signing_key: Secret = Secret("")
-    signing_format: str = ""  # the key tells
+    signing_format: str = ""  # "": the key determines it
     through: Through = "git"
     pipeline_run: str = ""
     stall: float = 60.0
@@ -64,7 +64,7 @@ class GitSettings:
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """The build's identity as the options give it; `task/ci/build.py` parses it."""
+    """The options that identify the build. `task/ci/build.py` parses them."""
 
     sequence: str = ""
     commit: str = ""
@@ -111,7 +111,7 @@ class RegistrySettings:
 
 @dataclass(frozen=True)
 class VerifySettings:
-    """The signature that an image needs: by a key, or by an identity that an issuer has confirmed."""
+    """The signature that an image needs: by a key, or by an identity that an issuer confirmed."""
 
     keys: str = ""  # a file
     identity: str = ""
@@ -126,7 +126,7 @@ class VerifySettings:
 
 @dataclass(frozen=True)
 class RequestSettings:
-    """Pull requests."""
+    """How to open pull requests, and what else to show on the forge."""
 
     wanted: bool = False
     labels: tuple[str, ...] = ()
@@ -137,8 +137,8 @@ class RequestSettings:
     forge: str = ""
     token_file: str = ""
     username: str = ""
-    comment: bool = False  # of plan: on the pull request that the job runs for
-    deployments: bool = False  # shown by the forge of the application's repository
+    comment: bool = False  # for plan: comment on the pull request that the job runs for
+    deployments: bool = False  # whether to show deployments on the forge of the application's repository
 
 
 @dataclass(frozen=True)
@@ -181,15 +181,15 @@ class Settings:
     """All options of one call."""
 
     command: str
-    images: tuple[str, ...] = ()  # as given; `task/ci/event.py` parses them
+    images: tuple[str, ...] = ()  # as given, for `task/ci/event.py` to parse
     image_digest: str = ""
     tag: str = ""
-    images_from: tuple[str, ...] = ()  # files of builders; `task/ci/builder_files.py` reads them
+    images_from: tuple[str, ...] = ()  # files of builders, for `task/ci/builder_files.py` to read
     applications: tuple[str, ...] = ()
     clusters: str = ""  # the file that lists them, for ApplicationSets
-    render: tuple[str, ...] = ()  # what Helm and Kustomize may make Applications of
-    follow: int = 0  # how deep Applications that Applications deploy are read
-    application: tuple[str, ...] = ()  # () is all, as for the next three
+    render: tuple[str, ...] = ()  # "helm", "kustomize": what may be rendered
+    follow: int = 0  # how many levels of Applications that Applications deploy are read
+    application: tuple[str, ...] = ()  # () is all; so for the next three
     namespace: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
     selector: str = ""
@@ -214,8 +214,8 @@ class Settings:
     registry: RegistrySettings = RegistrySettings()
     request: RequestSettings = RequestSettings()
     repository_config: bool = True
-    holds: bool = False  # of lint: ask every repository what is held
-    newest: bool = False  # of status: ask the registries for the newest tags
-    builds: int = 5  # of status: how many of the last builds are shown
+    holds: bool = False  # for lint: ask every repository what is held
+    newest: bool = False  # for status: ask the registries for the newest tags
+    builds: int = 5  # for status: how many of the last builds are shown
     shown: ShownSettings = ShownSettings()
     verify: VerifySettings = VerifySettings()

@@ -1,8 +1,8 @@
-"""Handles SIGTERM and SIGINT: children are ended, results are written, nothing is left behind.
+"""Handles SIGTERM and SIGINT: children are stopped, results are written, and nothing is left behind.
 
-Kubernetes sends SIGTERM to a pod that is evicted, and SIGKILL some seconds later; GitHub sends SIGINT to a job that is
-cancelled. A signal ends every child at once. `Stopped` stops the main thread, unless it is within `shield`: code that
-delivers a change ends by itself, because its waits are over and nothing new is started (`check`).
+Kubernetes sends SIGTERM to a pod that is evicted, and SIGKILL some seconds later. GitHub sends SIGINT to a job that is
+cancelled. A signal stops every child at once. It also raises `Stopped` in the main thread, except inside `shield`: code
+that delivers a change ends by itself, because its waits are over and nothing new is started (`check`).
 
 The state belongs to the process, as signals do.
 """
@@ -33,11 +33,11 @@ class _State:
 
     def __init__(self) -> None:
         self.number = 0  # of the signal that came
-        self.shields = 0  # how many surround the main thread's work
+        self.shields = 0  # how many `shield` blocks the main thread is in
         self.ends: set[Callable[[], None]] = set()  # functions that end children and requests
-        # Plain locks: a signal handler may interrupt the main thread anywhere, also within a wait, where
-        # `threading.Event.set` would wait for a lock that the very same thread holds.
-        self.first = threading.Lock()  # taken by the first signal; later ones change nothing
+        # These are plain locks because a signal handler may interrupt the main thread anywhere, even in a wait.
+        # `threading.Event.set` would then wait for a lock that the same thread holds.
+        self.first = threading.Lock()  # taken by the first signal; later signals change nothing
         self.gate = threading.Lock()  # released once a signal has come
         self.gate.acquire()
 
@@ -46,7 +46,7 @@ _STATE = _State()
 
 
 def install() -> None:
-    """Installs the handlers, in the main thread. Signals that are blocked arrive at `hear`.
+    """Install the handlers, in the main thread. Blocked signals arrive at `hear`.
 
     A signal that the parent process ignores stays ignored, as `nohup` expects.
     """
@@ -62,34 +62,34 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     _STATE.gate.release()
     for end in tuple(_STATE.ends):
         end()
-    # The import system calls back into Python (weakref callbacks of its locks), and an exception from there is printed
-    # and forgotten. During an import `check` stops the program instead, before anything new is started.
+    # The import system calls back into Python (weakref callbacks of its locks), and an exception there is printed and
+    # then ignored. During an import, `check` stops the program instead, before anything new is started.
     importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
     if not _STATE.shields and not importing:
         raise Stopped
 
 
 def code() -> int:
-    """The exit code for the signal, 128 + its number; 0 while none has come."""
+    """Return the exit code for the signal, 128 + its number, or 0 if none has come."""
     return 128 + _STATE.number if _STATE.number else 0
 
 
 def check() -> None:
-    """Raises `StoppedError` once a signal has come. To be called before anything new is started."""
+    """Raise `StoppedError` if a signal has come. Call this before you start anything new."""
     if _STATE.number:
         name = signal.Signals(_STATE.number).name
         raise StoppedError(f"stopped by {name}", hint="run it again: it finds what was already pushed")
 
 
 def sleep(seconds: float) -> None:
-    """Sleeps until the time is over or a signal comes."""
+    """Sleep until the time is over or a signal comes."""
     if _STATE.gate.acquire(timeout=max(seconds, 0)):
         _STATE.gate.release()
 
 
 @contextmanager
 def shield() -> Iterator[None]:
-    """No `Stopped` is raised within. Threads other than the main one never get it."""
+    """Raise no `Stopped` inside the block. Threads other than the main one never get it."""
     ours = threading.current_thread() is threading.main_thread()
     _STATE.shields += ours
     try:
@@ -100,9 +100,9 @@ def shield() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Threads started within leave signals to the main thread, which otherwise would not be woken by them.
+    """Block signals, so that threads started inside leave them to the main thread. Otherwise they would not wake it.
 
-    Processes started within inherit the blocked signals, and have to call `hear`.
+    Processes started inside inherit the blocked signals, and have to call `hear`.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -112,18 +112,18 @@ def unheard() -> Iterator[None]:
 
 
 def hear() -> None:
-    """Lets signals in, also those that came while they were blocked. A process started in `unheard` calls it, too."""
+    """Unblock signals, and receive those that came meanwhile. A process started inside `unheard` calls this as well."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def deaf() -> None:
-    """Blocks all signals, because the program is about to end."""
+    """Block all signals, because the program is about to end."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 @contextmanager
 def ending(end: Callable[[], None]) -> Iterator[None]:
-    """Calls `end` when a signal comes within, or has come before."""
+    """Call `end` when a signal comes inside the block, or if one has come before."""
     _STATE.ends.add(end)
     try:
         if _STATE.number:

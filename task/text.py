@@ -1,8 +1,8 @@
 """Makes untrusted text safe to print: no terminal, log or CI system obeys it, and a person can still read it.
 
-GitHub's runner reads commands from the output of a step: a line that begins with `::` after any white space, or that
-holds `##[` anywhere (the older form; Azure Pipelines reads `##vso[` likewise). It compares as .NET does by default,
-which overlooks characters without a shape of their own.
+GitHub's runner takes a line of output for a command if it begins with `::` after any white space, or has `##[` anywhere
+(the older form; Azure Pipelines does the same with `##vso[`). The runner compares as .NET does by default, so it
+ignores some invisible characters.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import re
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _LOGIN = re.compile(r"(ssh://[^\s/@:'\"]*):[^\s/@'\"]*(?=@)|(?<!ssh)(://)[^\s/@'\"]*@", re.IGNORECASE)
-# The `#` before a bracket within JSON becomes \u0023, which every JSON reader turns back.
+# In JSON, the `#` before a bracket becomes \u0023, which every JSON reader turns back.
 _JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
 
 
 def printable(text: str) -> str:
-    """An untrusted text for one line: invisible characters are escaped, and no runner takes it for a command."""
+    """Make an untrusted text safe for one line: escape invisible characters, and hide commands from a runner."""
     return harmless(visible(text))
 
 
 def shortened(text: str, longest: int = 200) -> str:
-    """The beginning of a long text, for messages that quote it."""
+    """Return the beginning of a long text, for messages that quote it."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def both_ends(text: str, longest: int) -> str:
-    """The beginning and the end of a long text: of a tool's error, the reason often comes last."""
+    """Return the beginning and the end of a long text. In the error of a tool, the reason often comes last."""
     if len(text) <= longest:
         return text
     head = longest // 3
@@ -35,27 +35,27 @@ def both_ends(text: str, longest: int) -> str:
 
 
 def blanked(text: str) -> str:
-    """The text with a blank for each unprintable character, line ends included, so that no terminal obeys it."""
+    """Replace each unprintable character by a blank, line endings included, so that no terminal obeys the text."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def one_line(text: str) -> str:
-    """The words of a text on one line with one blank between them, for a message that quotes a server."""
+    """Return the words of a text on one line, with one blank between them, for a message that quotes a server."""
     return " ".join(blanked(text).split())
 
 
 def without_logins(text: str) -> str:
-    """The text without users and passwords in its URLs. The user of an ssh URL belongs to its address and stays."""
+    """Remove users and passwords from the URLs in a text. The user of an ssh URL belongs to its address and stays."""
     return _LOGIN.sub(r"\1\2", text) if "://" in text else text
 
 
 def printable_lines(text: str) -> str:
-    """An untrusted text of several lines, such as a diff, made `printable` line by line."""
+    """Make an untrusted text of several lines, such as a diff, `printable` line by line."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def visible(text: str) -> str:
-    """The text with its invisible characters made visible: `^[` for an escape, `<U+202E>` for one that turns text.
+    """Make invisible characters visible: `^[` for an escape, `<U+202E>` for one that reverses text.
 
     Logins in URLs are removed, because messages quote annotations, and a `git-repository` may hold a password.
     """
@@ -66,14 +66,14 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text with a backslash in every line that a runner would obey, before a leading `::` and within `##[`."""
+    """Put a backslash into every line that a runner would obey: before a leading `::`, and into `##[`."""
     if text.isascii() and "::" not in text and "##" not in text:
         return text
     return "\n".join(map(_disobeyed, text.split("\n")))
 
 
 def exact_json(text: str) -> str:
-    """JSON text with the same meaning, without a line that a terminal or a runner would obey."""
+    """Return JSON text with the same meaning, but without anything that a terminal or a runner would obey."""
     if "#" in text:
         text = _JSON_HASH.sub("\\\\u0023", text)
     if text.isascii() and "\x7f" not in text:
@@ -94,7 +94,7 @@ def _disobeyed(line: str) -> str:
 
 def _shown(char: str) -> str:
     number = ord(char)
-    # ASCII's control characters in the way of `cat -v`: ^[ is the escape.
+    # ASCII's control characters are shown as `cat -v` does: ^[ is the escape.
     return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"
 
 

@@ -14,10 +14,10 @@ _HINT = "write it as 2026-11-21T06:00:00Z"
 
 
 def utc(text: str) -> str:
-    """An RFC 3339 time as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other texts.
+    """Rewrite an RFC 3339 time as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other texts.
 
     A date alone means its first moment, and a time without an offset is UTC. `datetime.fromisoformat` alone would also
-    take weeks (`2026-W01-1`) and `20261121`, which are typos here, and would refuse a leap second.
+    take weeks (`2026-W01-1`) and `20261121`, which are typos here, and it would refuse a leap second.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
@@ -33,7 +33,7 @@ def utc(text: str) -> str:
 
 
 def of_unix(seconds: int, milliseconds: int = 0) -> str:
-    """The same spelling for a number of seconds since 1970. Raises `Malformed` beyond the year 9999."""
+    """Return the time for seconds since 1970, spelled as by `utc`. Raises `Malformed` beyond the year 9999."""
     try:
         return _spelled(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds))
     except OverflowError as error:
@@ -41,7 +41,7 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
 
 
 def epoch_seconds(text: str) -> float:
-    """The seconds since 1970 of an RFC 3339 time; a time without an offset is UTC."""
+    """Return the seconds since 1970 for an RFC 3339 time. A time without an offset is UTC."""
     when = datetime.fromisoformat(text)
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 

@@ -1,8 +1,9 @@
-r"""Parses URLs, as the only file that does. Pure.
+r"""Parses URLs. No other file does. Pure.
 
 URLs come from Applications and from servers, so they are untrusted, and programs disagree about odd ones: in
-`https://evil.example\@good/` urllib3 sees the host evil.example, curl sees good. `split` reads a URL as urllib3 does,
-and decides where a login goes. A URL for git loses its login first (`without_login`), and then all programs agree.
+`https://evil.example\@good/`, urllib3 sees the host evil.example, and curl sees good. `split` reads a URL as urllib3
+does, and decides where a login is sent. The login is removed from a URL before git gets it (`without_login`). Then all
+programs agree.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Url:
     login: str  # `user:password`, as written
     host: str  # lower case; an IPv6 address in its brackets
     port: str  # as written
-    path: str  # with its slash
-    tail: str = ""  # query and fragment, with their marks
+    path: str  # with its leading slash
+    tail: str = ""  # query and fragment, with their `?` and `#`
 
     @property
     def authority(self) -> str:
@@ -39,15 +40,15 @@ class Url:
 
     @property
     def server(self) -> str:
-        """`host[:port]`, without the scheme's own port."""
+        """`host[:port]`, without the default port of the scheme."""
         return self.host if self.port == _PORTS.get(self.scheme) else self.authority
 
 
 def split(url: str) -> Url:
-    """The parts of a URL. One that no program could contact has no host; a text without `://` is all path."""
+    """Return the parts of a URL. If no program could contact it, the host is "". A text without `://` is all path."""
     try:
         parts = urlsplit(url.replace("\\", "/"))
-    except ValueError:  # unbalanced brackets, or letters that NFKC turns into a slash (`℀`)
+    except ValueError:  # unbalanced brackets, or characters that NFKC turns into a slash (`℀`)
         return Url(url.partition("://")[0].lower(), "", "", "", "")
     login, _, place = parts.netloc.rpartition("@")
     host, colon, port = place.rpartition(":")
@@ -58,18 +59,18 @@ def split(url: str) -> Url:
 
 
 def origin(url: str) -> str:
-    """`scheme://host[:port]` in lower case, without a login and without the scheme's own port."""
+    """Return `scheme://host[:port]` in lower case, without a login and without the default port of the scheme."""
     parts = split(url)
     return f"{parts.scheme}://{parts.server}"
 
 
 def without_query(url: str) -> str:
-    """The URL as a log may show it, without login and query. In signed URLs the query is a secret."""
+    """Return the URL for a log, without login and query. The query of a signed URL is a secret."""
     return f"{origin(url)}{split(url).path or '/'}"
 
 
 def without_login(url: str) -> str:
-    """The URL without user and password, fit to be shown. The user of an ssh URL is part of its address and stays."""
+    """Return the URL without user and password, to show it. The user of an ssh URL belongs to its address and stays."""
     match = _LOGIN.search(url)
     if match is None or "://" in url[: match.start() - 3]:
         return url
@@ -78,14 +79,14 @@ def without_login(url: str) -> str:
 
 
 def login_of(url: str) -> tuple[str, str]:
-    """The user and password that `without_login` removes, as written."""
+    """Return the user and password that `without_login` removes, as written."""
     match = _LOGIN.search(url)
     user, _, password = match[1].partition(":") if match else ("", "", "")
     return user, password
 
 
 def as_ssh_url(url: str) -> str:
-    """An ssh URL for git's `user@host:path` and `[user@host:port]:path`; any other text stays as it is."""
+    """Turn git's `user@host:path` and `[user@host:port]:path` into an ssh URL. Any other text stays as it is."""
     before, colon, path = url.partition(":")
     if "://" in url or not colon or "/" in before:
         return url
@@ -93,24 +94,24 @@ def as_ssh_url(url: str) -> str:
         before, path = (match[1] or "") + match[2], url[match.end() :]
     elif match := _IPV6.match(url):
         before, path = match[1], url[match.end() :]
-    elif path.startswith(":"):  # `ext::…` starts a program, and names no host
+    elif path.startswith(":"):  # `ext::…` starts a program, and has no host
         return url
     return f"ssh://{before}/{path.lstrip('/')}"
 
 
 @lru_cache(maxsize=4096)
 def normal_url(url: str) -> str:
-    """A key that is equal for the spellings of one repository.
+    """Return a key that is equal for all spellings of one repository's URL.
 
-    Argo CD's NormalizeGitURL takes most of them as equal. Added are the scheme's own port and, over ssh, slashes before
-    the path, `git+ssh:` and git's `[user@host:port]:`. With two keys for one repository, a run would write to it in two
-    threads, and open two requests.
+    Argo CD's NormalizeGitURL treats most of them as equal. This also ignores the default port of the scheme,
+    `git+ssh:`, and, over ssh, extra slashes before the path and git's `[user@host:port]:`. With two keys for one
+    repository, a run would write to it in two threads, and open two pull requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
     text = as_ssh_url(text) if "@" in text else text
     scheme, marker, rest = text.partition("://")
     scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
-    if not marker or scheme == "file":  # folders differ by their case
+    if not marker or scheme == "file":  # case matters in the names of folders
         return f"file://{text.removeprefix('file://')}"
     parts = split(f"{scheme}://{rest}")
     path = f"/{parts.path.lstrip('/')}" if scheme == "ssh" else parts.path
@@ -119,12 +120,12 @@ def normal_url(url: str) -> str:
 
 
 def is_ssh_for_argo_cd(url: str) -> bool:
-    """Whether Argo CD takes a URL for an ssh URL (its IsSSHURL)."""
+    """Tell whether Argo CD takes a URL for an ssh URL (its IsSSHURL)."""
     return bool(_ARGO_CD_SSH.fullmatch(url)) or url.lower().startswith("ssh://")
 
 
 def argo_cd_url(url: str) -> str:
-    """Argo CD's NormalizeGitURL, by which it finds the secret of a repository; "" for a text that is no URL."""
+    """Return the result of Argo CD's NormalizeGitURL, by which it finds a repository's secret; "" if this is no URL."""
     text = url.strip().lower()
     if _ARGO_CD_SSH.fullmatch(text) and not text.startswith("ssh://"):
         text = f"ssh://{text.replace(':', '/', 1)}"
@@ -140,24 +141,24 @@ def argo_cd_url(url: str) -> str:
 
 
 def login_and_host(url: str) -> str:
-    """Login, host and port as text, to compare the beginning of an `argo_cd_url` with whole URLs."""
+    """Return login, host and port as text, to compare the beginning of an `argo_cd_url` with whole URLs."""
     return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
 
 
 def host_and_path(url: str) -> str:
-    """Host and path, which are equal for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/` and `git@host:a/b`."""
+    """Return host and path, equal for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/` and `git@host:a/b`."""
     text = as_ssh_url(url)
     parts = split(text if "://" in text else f"//{text}")
     return f"{parts.host}{parts.path.rstrip('/').removesuffix('.git').lower()}"
 
 
 def path_part(text: str) -> str:
-    """The text, escaped as one part of a URL's path."""
+    """Escape a text, so that it is one part of a URL's path."""
     return quote(text, safe="")
 
 
 def local_folder(url: str) -> str:
-    """The folder that git finds for a local path or file:// URL."""
+    """Return the folder that git finds for a local path or a file:// URL."""
     if not url.startswith("file://"):
         return url
     path = unquote(url[len("file://") :])
@@ -165,11 +166,11 @@ def local_folder(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host`, without a port, is this machine. `localhost.evil.example` is not."""
+    """Tell whether `host`, without a port, is this machine. `localhost.evil.example` is not."""
     return bool(_LOOPBACK.fullmatch(host))
 
 
 def web_page(url: str | None, longest: int = 2000) -> str:
-    """The URL of a page as a server sent it; "" for a text that cannot be one, or is longer than `longest` bytes."""
+    """Return a page's URL as a server sent it, or "" if it cannot be one, or is longer than `longest` bytes."""
     known = url is not None and url.startswith(("https://", "http://")) and len(url.encode(errors="replace")) <= longest
     return url if url and known and url.isprintable() and not set(url) & set(" <>\"'`\\") else ""

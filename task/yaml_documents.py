@@ -1,8 +1,8 @@
 """Reads manifest files of any size into plain data, document by document.
 
-It is built on parse events. Scalars stay texts: a tag `1.10` is not a number. Aliases are shared and never copied,
-merge keys are not followed, and depth is limited, so that no alias bomb goes off. A broken document does not hide the
-others.
+It works on parser events. Scalars stay texts: the tag `1.10` is not a number. Aliases are shared and never copied,
+merge keys are not followed, and the depth is limited, so an alias bomb does no harm. A broken document does not hide
+the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from task.errors import Malformed
 from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200
-# A document without any of these cannot concern us and is not parsed: parsing takes most of the time.
+# A document without any of these cannot concern us, and is not parsed, because parsing takes most of the time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -27,17 +27,17 @@ _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 @dataclass(frozen=True)
 class ManifestDocument:
-    """One document: its data, or the reason why it could not be read."""
+    """One document: its data, or the reason why it cannot be read."""
 
     data: Any
     line: int  # of its first line, from 1
     problem: str = ""
-    text: str = ""  # of YAML, and which of the documents in it this is; data of JSON has types already
-    number: int = 0
+    text: str = ""  # the YAML; "" for JSON, whose data has types already
+    number: int = 0  # of this document in the text, from 0
 
 
 def documents(text: str) -> Iterator[ManifestDocument]:
-    """The documents of a YAML or JSON file that may concern us."""
+    """Yield the documents of a YAML or JSON file that may concern us."""
     text = text.removeprefix("\ufeff")
     if not OURS.search(text):
         return
@@ -46,7 +46,7 @@ def documents(text: str) -> Iterator[ManifestDocument]:
             yield ManifestDocument(_without_halves(json.loads(text), text), 1)
             return
         except (ValueError, RecursionError):
-            pass  # a YAML flow mapping, or broken: the YAML reader says so
+            pass  # a YAML flow mapping, or broken; then the YAML reader reports it
     starts = [match.start() for match in _START.finditer(text)]
     if re.search(r"^%", text, re.MULTILINE):  # directives belong to the document that follows
         starts = []
@@ -60,13 +60,13 @@ def documents(text: str) -> Iterator[ManifestDocument]:
 
 
 def plain(text: str) -> Any:
-    """The first document of any YAML text, None for an empty text. Raises `Malformed`."""
+    """Return the first document of any YAML text, or None for an empty text. Raises `Malformed`."""
     data = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder().build(events)))
     return data[0] if data else None
 
 
 def _without_halves(data: Any, text: str) -> Any:
-    r"""The data with U+FFFD for half characters, as Go reads them: JSON can write `\ud800`, which no text may hold."""
+    r"""Replace half characters by U+FFFD, as Go does. JSON can write `\ud800`, but no text may have it."""
     if "\\ud" not in text and "\\uD" not in text:
         return data
     whole = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -94,7 +94,7 @@ class _DataBuilder:
 
     def build(self, events: Any) -> Iterator[Any]:
         for event in events:
-            kind = type(event).__name__  # PyYAML and ruamel.yaml have classes of their own, with the same names
+            kind = type(event).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
             if kind == "ScalarEvent":
                 self._put(self._scalar(event), event.anchor)
             elif kind == "MappingStartEvent":

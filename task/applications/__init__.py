@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 
 def is_set(item: Mapping[str, Any]) -> bool:
-    """Whether a manifest is an Argo CD ApplicationSet."""
+    """Tell whether a manifest is an Argo CD ApplicationSet."""
     return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
 
 
 @dataclass(frozen=True)
 class Found:
-    """One manifest and its origin; or, with `problem`, something unreadable."""
+    """One manifest and its origin. With `problem`, it is something unreadable."""
 
     item: Mapping[str, Any]
     origin: str = ""  # "apps/web.yaml:12"
@@ -22,13 +22,15 @@ class Found:
     hint: str = ""
     place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
-    template: bool = False  # of an ApplicationSet that could not be rendered, with its placeholders as unknown text
+    template: bool = (
+        False  # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
+    )
     severity: Literal["error", "warning"] = "warning"  # of the problem
     subject: str = ""  # "namespace/name" that the problem is about
     exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
-    advice: bool = False  # the problem is no mistake: it says what is not read, and how it can be
+    advice: bool = False  # the problem is not a mistake: it says what is not read, and how to read it
 
     @property
     def is_application(self) -> bool:
-        """Whether it is an Application, or makes some."""
+        """Whether this is an Application or an ApplicationSet."""
         return self.item.get("kind") in ("Application", "ApplicationSet")

@@ -1,6 +1,6 @@
 """Renders the ApplicationSets among manifests.
 
-A cluster is not asked: there the generated Applications themselves count.
+This is not needed for a cluster, because there the generated Applications themselves are read.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ class RenderedSets:
         strict: bool = True,
         budget: Budget | None = None,
     ) -> None:
-        """`images` are those of the event. `strict`: without any, a broken set is an error, else a warning."""
+        """`images` are those of the event.
+
+        Without any, `strict` makes a broken ApplicationSet an error, not a warning.
+        """
         self._repositories, self._clusters, self._namespace = repositories, clusters, namespace
         self._prefix, self._images, self._strict = prefix, images, strict
         self._budget = budget or Budget()
 
     def of(self, found: Found) -> Iterator[Found]:
-        """The Applications of a set. What is wrong with it is a problem of its own."""
+        """Yield the Applications of an ApplicationSet, and a problem for each mistake in it."""
         key = self._key(found.item)
         try:
             rendered = render(
@@ -83,7 +86,7 @@ class RenderedSets:
 
 
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
-    """The clusters of a file for `--clusters`: a YAML list. Raises UsageError, which names the entry."""
+    """Read the file for `--clusters`, a YAML list of clusters. Raises UsageError, which names the entry."""
     hint = "write a list of {name: prod, server: https://…, labels: {…}, annotations: {…}}"
     try:
         listed = load(read_text(path))

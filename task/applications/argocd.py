@@ -1,7 +1,7 @@
 """Reads Applications from Argo CD's API, for `--applications argocd`.
 
-One answer has the names, annotations and labels of all. Whole Applications are together about a hundred times as large,
-so only those of interest are read.
+One answer has the names, annotations and labels of all Applications. Whole Applications are about a hundred times as
+large, so only those that matter are read.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class ApplicationsApi(Protocol):
     def list_applications(
         self, *, projects: Sequence[str] = (), selector: str = "", namespace: str = ""
     ) -> list[dict[str, Any]]:
-        """The metadata of Applications."""
+        """Return the metadata of Applications."""
 
     def get_application(self, namespace: str, name: str) -> dict[str, Any]:
-        """A whole Application."""
+        """Return a whole Application."""
 
 
 class ArgoCDManifests:
-    """The source for `--applications argocd`. `wanted` decides from its metadata whether an Application is of interest.
+    """The source for `--applications argocd`. `wanted` decides from its metadata whether an Application matters.
 
     For each other one, `passed` returns the Application to keep in `passed_over`, or None.
     """
@@ -50,19 +50,25 @@ class ArgoCDManifests:
         selector: str = "",
         namespaces: Sequence[str] = (),
     ) -> None:
-        """Takes globs for projects and namespaces, but the server understands plain names only, and then lists less."""
+        """Projects and namespaces may be globs.
+
+        The server understands only plain names, so then it lists more than needed.
+        """
         self._api, self._wanted, self._selector = api, wanted, selector
         self._projects = projects if not any(map(is_glob, projects)) else ()
         self._namespaces = namespaces if namespaces and not any(map(is_glob, namespaces)) else ("",)
         self._passed = passed
         self._narrowed = bool(self._projects or selector or self._namespaces != ("",))
         self._listed = 0
-        self.passed_over: list[Application] = []  # those of the others that `passed` keeps
+        self.passed_over: list[Application] = []  # Applications that do not matter, but that `passed` keeps
 
     def all(self) -> Iterable[Found]:
-        """The whole Applications of interest. An unreadable one is a problem; a server that is down raises an error."""
+        """Return the whole Applications that matter.
+
+        One that cannot be read is a problem, but a server that is down raises an error.
+        """
         keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
-        if not self._listed:  # Argo CD answers a token without any right with 200 and an empty list (`items` is null)
+        if not self._listed:  # without any right, Argo CD answers 200 and an empty list (`items` is null)
             narrowed = " that fits --project, --selector and --namespace" if self._narrowed else ""
             why = f"Argo CD shows no Application{narrowed}: there is none, or the token may not get it"
             return [Found({}, ORIGIN, why, f"grant it in argocd-rbac-cm: p, <subject>, {RIGHT}, allow")]
@@ -86,12 +92,12 @@ class ArgoCDManifests:
             return Found(self._api.get_application(*key), ORIGIN)
         except SourceDownError:
             raise
-        except SourceError as error:  # deleted since it was listed: Argo CD answers 403, as for a forbidden one
+        except SourceError as error:  # it may have been deleted meanwhile: Argo CD answers 403, as for a forbidden one
             return Found({}, ORIGIN, str(error), error.hint)
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The namespace and name; older servers leave the control plane's namespace out."""
+    """Return the namespace and name. Older servers leave out the control plane's namespace."""
     metadata = item.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:

@@ -1,4 +1,4 @@
-"""What in a folder of manifests is a template of a Helm chart: text that becomes a manifest when Helm fills it in."""
+"""Finds the templates of Helm charts in a folder: texts that become manifests only when Helm fills them in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _APPLICATION = re.compile(r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:
 
 
 def makes_applications(text: str) -> bool:
-    """Whether a file holds an Application or ApplicationSet, filled in or not."""
+    """Tell whether a file has an Application or ApplicationSet, filled in or not."""
     return bool(_APPLICATION.search(text))
 
 
@@ -23,11 +23,11 @@ class ChartTemplates:
         self._of_applications: dict[str, None] = {}
 
     def add(self, folder: str) -> None:
-        """A folder that holds a Chart.yaml."""
+        """Add a folder that has a Chart.yaml."""
         self._charts.add(folder)
 
     def holds(self, path: str, text: str) -> bool:
-        """Whether this file is a template of a chart, and no manifest before Helm has filled it in."""
+        """Tell whether a file is a template of a chart, and so not a manifest yet."""
         chart = self._chart_of(path)
         if chart is None or "{{" not in text:
             return False
@@ -37,11 +37,11 @@ class ChartTemplates:
 
     @property
     def of_applications(self) -> tuple[str, ...]:
-        """The charts whose templates make Applications; known once all files were looked at."""
+        """The charts whose templates make Applications. Complete when `holds` was called for all files."""
         return tuple(self._of_applications)
 
     def _chart_of(self, path: str) -> str | None:
-        """The chart among whose templates this path is; the outermost, where charts lie in charts."""
+        """Return the chart that has this path among its templates, and the outermost one for charts in charts."""
         parts = path.split("/")
         for count in (at for at, part in enumerate(parts[:-1]) if part == "templates"):
             folder = "/".join(parts[:count])

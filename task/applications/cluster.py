@@ -1,7 +1,8 @@
-"""Reads the Applications of a cluster, for `--applications cluster`, and whole only those that may take the images.
+"""Reads the Applications of a cluster, for `--applications cluster`.
 
-First it lists their metadata, an eighth of the bytes of a full list, and with gzip a fiftieth (2,000 Applications,
-Kubernetes 1.36). The annotations in it are enough to know which whole objects are needed.
+It reads only those whole that may take the images. First it lists their metadata, which is an eighth of the bytes of a
+full list, and with gzip a fiftieth (2,000 Applications, Kubernetes 1.36). The annotations in it show which whole
+objects are needed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from task.policy.tag_filter import LONGEST, glob_match
 
 ORIGIN = "cluster"
 AT_ONCE = 8  # requests for single objects
-# One object by itself costs as much as about four in a full list (measured: 2 ms and 0.3 to 0.5 ms; a real API server
-# takes up to 1 ms for one of a list). So above this share, and not for a handful, the list is cheaper.
+# To get one object costs about as much as four in a full list (measured: 2 ms, and 0.3 to 0.5 ms in a list, or up to
+# 1 ms with a real API server). So the list is cheaper above this share, unless only a handful is needed.
 _SHARE = 0.25
 _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
@@ -36,7 +37,7 @@ Wanted = Callable[[Item], bool]
 
 @dataclass(frozen=True)
 class _ReferencePattern:
-    """The Applications that one `applicationRef` of an ImageUpdater may select; its label selector is left aside."""
+    """The Applications that one `applicationRef` of an ImageUpdater may select. Its label selector is ignored here."""
 
     namespace: str
     pattern: str
@@ -45,8 +46,8 @@ class _ReferencePattern:
 class ClusterManifests:
     """The Applications that have annotations with the prefix, or that an ImageUpdater references.
 
-    `wanted` gets the metadata of Applications (`item["metadata"]["annotations"]`) and whole ImageUpdater resources
-    (`item["kind"]`), and decides whether they may concern this run. Only then whole objects are read.
+    `wanted` decides whether an object may concern this run, and only then whole objects are read. It gets the metadata
+    of an Application (`item["metadata"]["annotations"]`) or a whole ImageUpdater resource (`item["kind"]`).
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class ClusterManifests:
         self._kubernetes, self._prefix, self._narrow = kubernetes, prefix, replace(narrow, projects=())
         self._narrowed = self._narrow != Narrow()
         self._home, self._wanted, self._log = argocd_namespace, wanted, log
-        self.listed = 0  # Applications that were looked at
-        self.passed_over: list[Application] = []  # those of them with annotations that were not read whole
+        self.listed = 0  # Applications whose metadata was read
+        self.passed_over: list[Application] = []  # those with annotations that were not read whole
 
     def all(self) -> Iterable[Found]:
-        """The ImageUpdaters and the Applications, in the form of manifests. Raises the errors of `Kubernetes`."""
+        """Yield the ImageUpdaters and the Applications, in the form of manifests. Raises the errors of `Kubernetes`."""
         scopes = self._scopes()
         updaters = [item for scope in scopes for item in self._updaters(scope)]
         yield from (
@@ -83,7 +84,7 @@ class ClusterManifests:
             try:
                 chosen = self._chosen(scope, references)
             except ForbiddenError as error:
-                # With a Role in Argo CD's namespace only, its Applications count, if the options do not exclude them.
+                # If we only have a Role in Argo CD's namespace, use its Applications, unless the options exclude them.
                 home = Application(self._home, "", {}, ())
                 if scope or not considered(home, replace(self._narrow, names=(), selector="")):
                     raise
@@ -94,7 +95,7 @@ class ClusterManifests:
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
-        """The namespaces to list, only those that the command line names if it names them exactly; "" is all."""
+        """Return the namespaces that the command line names if none has a wildcard, else "" for all namespaces."""
         named = self._narrow.namespaces or tuple(
             name.partition("/")[0] if "/" in name else "*" for name in self._narrow.names
         )
@@ -103,7 +104,7 @@ class ClusterManifests:
         return [""]
 
     def _updaters(self, scope: str) -> list[Item]:
-        """All ImageUpdaters; [] where their CRD is not installed, or we may not list them."""
+        """Return all ImageUpdaters, or [] if their CRD is not installed, or we may not list them."""
         try:
             return list(self._kubernetes.list(UPDATERS, scope, full=True))
         except ForbiddenError as error:
@@ -115,7 +116,10 @@ class ClusterManifests:
         return []
 
     def _chosen(self, scope: str, references: Sequence[_ReferencePattern]) -> list[Item]:
-        """Each Application that may concern us, cut down to its name: annotations and managedFields are large."""
+        """Return the Applications that may concern us, reduced to their names.
+
+        Annotations and managedFields are large.
+        """
         chosen: list[Item] = []
         before = self.listed
         for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector):
@@ -152,9 +156,9 @@ class ClusterManifests:
         return considered(Application(namespace, name, {}, (), labels=labels), self._narrow)
 
     def _whole(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
-        """The whole objects, read in the cheaper way, without those that have been deleted since."""
+        """Yield the whole objects, read in the cheaper way. Objects that were deleted meanwhile are left out."""
         needed = [item for item in chosen if "spec" not in item]
-        # Asked for metadata, a server that does not know that form answers with whole objects (`Accept` falls back).
+        # A server that cannot list metadata alone answers with whole objects (`Accept` falls back).
         yield from (item for item in chosen if "spec" in item)
         if len(needed) > max(_HANDFUL, self.listed * _SHARE):
             names = {_key(item) for item in needed}
@@ -179,12 +183,12 @@ class ClusterManifests:
 
 
 def _typed(item: Item, version: str, kind: str) -> Item:
-    """The item with its kind and version, which Kubernetes leaves out of the items of a list."""
+    """Add the kind and version, which Kubernetes leaves out of the items of a list."""
     return {**item, "apiVersion": item.get("apiVersion") or version, "kind": item.get("kind") or kind}
 
 
 def _references(updater: Item) -> Iterator[_ReferencePattern]:
-    """The patterns of an ImageUpdater. A malformed resource has none here; `configure` reports it."""
+    """Yield the patterns of an ImageUpdater. None for a malformed resource, which `configure` reports."""
     spec = updater.get("spec")
     refs = spec.get("applicationRefs") if isinstance(spec, dict) else None
     for ref in refs if isinstance(refs, list) else ():

@@ -1,4 +1,4 @@
-"""The folders that an Application deploys, as its manifest says. Pure."""
+"""The folders that an Application deploys, according to its manifest. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST = 100  # patterns that one pattern with braces stands for
-_LONGEST = 500  # letters of a pattern
-# What a source may say of Kustomize without changing what it makes.
+_MOST = 100  # patterns that one pattern with braces may expand to
+_LONGEST = 500  # characters of a pattern
+# Keys of a source's `kustomize` that do not change its output.
 _HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
 
 
 @dataclass(frozen=True)
 class Release:
-    """How Helm is to render a chart; with "" and () as if nothing were said."""
+    """How Helm has to render a chart. "" and () mean that the manifest does not say."""
 
     name: str = ""
     namespace: str = ""
@@ -35,16 +35,16 @@ class Deployed:
     repo: str
     revision: str
     path: str  # "" is the root
-    plain: bool = False  # the manifest says that it is a directory of manifests
+    plain: bool = False  # whether the manifest says that it is a directory of manifests
     recurse: bool = False
     include: str = ""  # globs of a directory's files
     exclude: str = ""
     release: Release = Release()
     optional_values: bool = False  # ignoreMissingValueFiles
-    strange: str = ""  # what of the manifest has no effect here, so that the folder is not rendered
+    strange: str = ""  # the key of the manifest that is not supported here, so the folder is not rendered
 
     def holds(self, path: str) -> bool:
-        """Whether a file of the folder, by its path from the top, is one of its manifests."""
+        """Tell whether a file is one of the folder's manifests. `path` is from the top."""
         below = posixpath.relpath(path, self.path or ".")
         if "/" in below and not self.recurse:
             return False
@@ -55,14 +55,14 @@ class Deployed:
 
 @dataclass(frozen=True)
 class NoFolder:
-    """A source of an Application that is no folder of a repository."""
+    """A source of an Application that is not a folder of a repository."""
 
     why: Literal["chart", "plugin", "outside"]
     path: str = ""
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
-    """What an Application's sources name: folders, charts from Helm repositories, and what a plugin makes."""
+    """Yield the sources of an Application: folders, charts from Helm repositories, and what a plugin makes."""
     spec, metadata = _mapping(item, "spec"), _mapping(item, "metadata")
     hydrator, several = spec.get("sourceHydrator"), spec.get("sources")
     sources: list[Any] = several if isinstance(several, list) and several else [spec.get("source")]
@@ -80,7 +80,7 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
             continue
         repo, path = _text(source.get("repoURL")), _text(source.get("path"))
         inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
-        if not repo or not path:  # such as a source that only has the values of another one
+        if not repo or not path:  # such as a source that only has the values for another one
             continue
         if posixpath.normpath(path).split("/")[0] == "..":
             yield NoFolder("outside", path)
@@ -104,7 +104,7 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
 
 
 def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
-    """What Argo CD gives Helm, and the first word of it that cannot be followed here, or ""."""
+    """Return what Argo CD gives to Helm, and the first key that is not supported here, or ""."""
     files, strange = [], "helm.fileParameters" if helm.get("fileParameters") else ""
     for file in _list(helm.get("valueFiles")):
         text = _text(file)
@@ -131,14 +131,14 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
 
 
 def _escaped(value: str) -> str:
-    """A parameter's value as Argo CD hands it to Helm: commas are text, except in a list."""
+    """Escape a parameter's value as Argo CD does for Helm: commas are text, except in a list."""
     if value.startswith("{") and value.endswith("}"):
         return value
     return re.sub(r"(?<!\\),", r"\\,", value)
 
 
 def _fits(path: str, pattern: str) -> bool:
-    """Whether a path fits one of Argo CD's globs: `*` is any text, also with slashes, and {a,b} is a or b."""
+    """Tell whether a path fits one of Argo CD's globs: `*` is any text, even with slashes, and {a,b} is a or b."""
     waiting, patterns = [pattern[:_LONGEST]], list[str]()
     while waiting and len(waiting) + len(patterns) < _MOST:
         one = waiting.pop()

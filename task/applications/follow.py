@@ -1,4 +1,4 @@
-"""Applications that Applications deploy (app of apps): `--follow-apps`."""
+"""Finds the Applications that Applications deploy (app of apps), for `--follow-apps`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from task.applications.repositories import KeptRepository, Repositories, TooMany
 from task.errors import Exit, Malformed, SourceError, TaskError
 from task.model import File, Place, Snapshot
 
-MOST = 5_000  # Applications that are followed to
+MOST = 5_000  # Applications that are found in this way
 _KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _CLUSTER = "read what it deploys with --applications cluster"
 _BRANCH = f"name a branch in targetRevision, or {_CLUSTER}"
 _URL = f"write a URL that this step can reach into repoURL, give --rewrite-url, or {_CLUSTER}"
 _PATH = f"correct the path in its source, or {_CLUSTER}"
 _IF_ANY = "if they deploy Applications, read these with --applications cluster; otherwise, nothing is missing"
-_LONGEST = 200  # letters of a path in a message
+_LONGEST = 200  # characters of a path in a message
 _NAMED = 5  # Applications that one warning names
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
@@ -40,15 +40,15 @@ _TOO_MANY = "begin with fewer Applications, or read them with --applications clu
 
 @dataclass(frozen=True)
 class Step:
-    """A folder to look into, and the Application that deploys it."""
+    """A folder to read, and the Application that deploys it."""
 
     parent: str
     folder: Deployed
-    namespace: str  # of children that name none
+    namespace: str  # for children without one
 
 
 class FollowedApplications:
-    """Looks into the folders that Applications deploy, as deep as wanted, and into each folder once."""
+    """Reads the folders that Applications deploy, to a given depth, and each folder once."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class FollowedApplications:
         rendered_sets: Callable[[Found], Iterator[Found]] = lambda found: iter((found,)),
         most: int = MOST,
     ) -> None:
-        """`rendered_sets` returns the Applications of an ApplicationSet, and any other manifest as it is."""
+        """`rendered_sets` returns the Applications of an ApplicationSet, and any other manifest unchanged."""
         self._repositories, self._rendering, self._depth = repositories, rendering, depth
         self._rendered_sets, self._most = rendered_sets, most
         self._waiting: list[Step] = []
-        self._no_folders: dict[tuple[str, NoFolder], None] = {}  # with the Applications that deploy these
+        self._no_folders: dict[tuple[str, NoFolder], None] = {}  # each with the Application that deploys it
         self._seen: set[tuple[Deployed, str]] = set()
         self._unreadable: set[str] = set()  # repositories
         self._full = False  # whether the manifests name more repositories than are read
 
     def note(self, found: Found) -> None:
-        """Remembers what an Application deploys, to look into it later."""
+        """Remember what an Application deploys. `below` will read it."""
         if not self._depth or found.template or not is_application(found.item):
             return
         parent = _key(found.item)
@@ -79,7 +79,7 @@ class FollowedApplications:
                 self._no_folders[parent, one] = None
 
     def below(self) -> Iterator[Found]:
-        """The Applications below those that were noted, level after level. What cannot be read is a problem."""
+        """Yield the Applications below those that were noted, level by level. What cannot be read is a problem."""
         count = 0
         refused: dict[tuple[str, NoFolder], None] = {}
         for _ in range(self._depth):
@@ -101,7 +101,7 @@ class FollowedApplications:
         yield from _refusals(refused)
 
     def _children(self, steps: Sequence[Step]) -> Iterator[Found]:
-        """What the folders of one branch of one repository hold."""
+        """Yield the manifests in these folders, which are on one branch of one repository."""
         first = steps[0].folder
         if first.repo in self._unreadable:
             return
@@ -112,7 +112,7 @@ class FollowedApplications:
                 yield Found({}, "", f"--follow-apps: {error.message}", error.hint, severity="error")
             self._full = True
             return
-        except SourceError as error:  # a URL that is not allowed: others wrote it, so that no option should allow it
+        except SourceError as error:  # a URL that is not allowed; no option should allow it, because others wrote it
             self._unreadable.add(first.repo)
             yield replace(self._problem(first, steps, error), hint=_URL)
             return
@@ -152,7 +152,7 @@ class FollowedApplications:
                 yield from branch.manifests(manifests)
                 return
             hint = self._rendering.way_out(kind)
-            if folder.strange:  # first, as it stays when the folder is rendered
+            if folder.strange:  # this hint first, because --render would not help
                 hint = f"{step.parent} has {folder.strange}, which is not followed: {_CLUSTER}"
             if hint:
                 yield self._rendering.advice(kind, where, hint)
@@ -167,7 +167,7 @@ class FollowedApplications:
             yield Found({}, where, message, error.hint, advice=True)
 
     def _is_new(self, step: Step, kind: Kind | None) -> bool:
-        """Whether nobody has looked at this folder in this way."""
+        """Tell whether this folder has not been read in this way yet, and remember it."""
         release = step.folder.release if kind == "helm" else Release()
         folder = replace(step.folder, repo=repository_key(step.folder.repo), release=release)
         new = (folder, step.namespace) not in self._seen
@@ -175,7 +175,7 @@ class FollowedApplications:
         return new
 
     def _problem(self, folder: Deployed, steps: Sequence[Step], error: TaskError) -> Found:
-        """One problem for all Applications of a branch: an error where running again may help."""
+        """Return one problem for all Applications of a branch. It is an error if another run may help."""
         if not isinstance(error, SourceError):
             self._unreadable.add(folder.repo)
         others = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
@@ -186,7 +186,7 @@ class FollowedApplications:
 
 
 class _Branch:
-    """One branch of a repository, and what has been read of it."""
+    """One branch of a repository, and what was read from it."""
 
     def __init__(self, kept: KeptRepository, names: Snapshot) -> None:
         self._kept, self._snapshot = kept, names
@@ -196,37 +196,40 @@ class _Branch:
         self._links = set[str]()
 
     def inside(self, path: str) -> list[str]:
-        """The paths of all files in a folder and below it."""
+        """Return the paths of all files in a folder and below it."""
         if not path:
             return self._names
         return self._names[bisect_left(self._names, f"{path}/") : bisect_left(self._names, f"{path}0")]
 
     def missing(self, path: str) -> str:
-        """Why there is nothing in a folder."""
+        """Return why there is nothing in a folder."""
         shown = repr(path[:_LONGEST])
         if any(one in self._known for one in accumulate(path.split("/"), posixpath.join)):
             return f"{shown} is no folder on {self.name} of {self.repo}"
         return f"{self.name} of {self.repo} has no files in {shown}"
 
     def kind(self, folder: Deployed) -> Kind | None:
-        """What makes the manifests of a folder; None for a directory of manifests."""
+        """Return what makes the manifests of a folder, or None for a directory of manifests."""
         at = posixpath.join(folder.path, "")
         return None if folder.plain else kind_of([one[len(at) :] for one in self.inside(folder.path)])
 
     def wanted(self, folder: Deployed, kind: Kind | None) -> Iterable[Place]:
-        """What has to be read to know whether there are Applications in a folder."""
+        """Return what has to be read to find out whether a folder has Applications."""
         inside = self.inside(folder.path)
         if kind == "helm":
             return [Place(path) for path in inside if "/templates/" in f"/{path}"]
         return [Place(path) for path in inside if path.endswith(SUFFIXES) and folder.holds(path)]
 
     def read(self, places: Iterable[Place]) -> None:
-        """Reads all of these at once."""
+        """Read all of these places at once."""
         if wanted := tuple(dict.fromkeys(places)):
             self._files.update(self._kept.again(self._snapshot, wanted).files)
 
     def read_kustomizations(self, folders: set[str]) -> None:
-        """Reads these folders and what their kustomizations refer to, as many at once as are known."""
+        """Read these folders and what their kustomizations refer to.
+
+        Each round reads everything that is known by then.
+        """
         done = set[str]()
         while folders:
             self.read(Place(path, "files") for path in sorted(folders))
@@ -238,27 +241,27 @@ class _Branch:
         path = kustomization_in(self._files, folder)
         try:
             entries = list(places(self._text(path), path)) if path else []
-        except Malformed:  # told later
+        except Malformed:  # reported later
             return []
         found = [posixpath.normpath(posixpath.join(folder, entry)) for entry in entries]
         return ["" if one == "." else one for one in found if not one.startswith(("..", "/"))]
 
     def below(self, path: str) -> Mapping[str, File]:
-        """All files in a folder and below it, or the file at that path."""
+        """Return all files in a folder and below it, or the file at that path."""
         return self._kept.again(self._snapshot, [Place(path, "files")]).files
 
     def has(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Tell whether there is such a file."""
         return bool(self._kept.again(self._snapshot, [Place(path, "exists")]).files)
 
     def files(self, folder: Deployed) -> list[str]:
-        """The manifests of a directory."""
+        """Return the manifests of a directory."""
         return [place.path for place in self.wanted(folder, None)]
 
     def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
-        """The files to read where the program need not be started; None if it makes Applications of them.
+        """Return the files to read if the program is not needed, or None if it makes Applications.
 
-        Most charts and kustomizations make none, and to start the program for each would take minutes.
+        Most charts and kustomizations make no Applications, and it would take minutes to start the program for each.
         """
         if kind == "helm":
             templates = [place.path for place in self.wanted(folder, kind)]
@@ -272,7 +275,7 @@ class _Branch:
         return found
 
     def manifests(self, paths: Iterable[str]) -> Iterator[Found]:
-        """What stands in these files."""
+        """Yield the manifests in these files."""
         for path in paths:
             for found in found_in(self._text(path).encode(), f"{self.repo}//{path}"):
                 yield replace(found, place=(self.repo, self.name, path))
@@ -288,7 +291,10 @@ class _Branch:
 
 
 def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:
-    """The warnings about sources that are no folders: one for all charts, and one for all plugins, as most are many."""
+    """Yield the warnings about sources that are not folders.
+
+    There is one for all charts and one for all plugins, because there are usually many.
+    """
     for parent, one in found:
         if one.why == "outside":
             yield _not_followed(parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository")
@@ -311,7 +317,7 @@ def _key(item: Mapping[str, Any]) -> str:
 
 
 def _in_namespace(found: Found, namespace: str) -> Found:
-    """The manifest in the namespace that Argo CD puts it into, where it names none itself."""
+    """Return the manifest with the namespace that Argo CD puts it into, if it has none itself."""
     metadata = found.item.get("metadata")
     if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
         return found

@@ -18,23 +18,23 @@ from task.model import File, Place, Snapshot
 
 
 class SnapshotReader(Protocol):
-    """A repository whose files can be read, more of them at the same commit."""
+    """A repository whose files can be read, and later more files at the same commit."""
 
     def default_branch(self) -> str:
-        """The branch that HEAD names."""
+        """Return the branch that HEAD names."""
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """The files of the places, at the tip of the branch."""
+        """Return the files of the places, at the tip of the branch."""
 
     def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """More places of the same commit."""
+        """Return more places at the same commit."""
 
     def close(self) -> None:
-        """Removes the fetched objects."""
+        """Remove the fetched objects."""
 
 
 class GitManifests:
-    """All manifests of a file or folder of a repository, sub-folders included."""
+    """All manifests in a file or folder of a repository, including sub-folders."""
 
     def __init__(self, store: SnapshotReader, path: str, rendering: Rendering | None = None) -> None:
         self.store = store
@@ -43,16 +43,16 @@ class GitManifests:
         self._rendering = rendering or Rendering()
 
     def all(self) -> Iterable[Found]:
-        """Every manifest that may concern us. Raises the store's errors, and `SourceError` for a missing path.
+        """Yield every manifest that may concern us.
 
-        Raises `UsageError` for a query with any key but `ref`: a misspelt `ref` would read the Applications of another
-        branch, and nobody would notice.
+        Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query with any key
+        but `ref`: a misspelt `ref` would read the Applications of another branch, and nobody would notice.
         """
         is_file = self.path.endswith((".yaml", ".yml", ".json"))
         try:
             ref = _ref(self.query)
             branch = ref if ref not in ("", "HEAD") else self.store.default_branch()
-            # The last of the names that Kustomize knows is the only one without a suffix of manifests.
+            # Of the names that Kustomize knows, only the last one has no suffix of manifests, so "tree" leaves it out.
             folder = [Place(self.path, "tree"), Place(posixpath.join(self.path, KUSTOMIZATIONS[-1]))]
             snapshot = self.store.snapshot(branch, [Place(self.path, "text")] if is_file else folder)
             files = {path: file for path, file in snapshot.files.items() if file.text or file.problem}
@@ -96,7 +96,7 @@ class GitManifests:
 
 
 def _ref(query: str) -> str:
-    """The value of `ref=`, or ""."""
+    """Return the value of `ref=`, or ""."""
     refs = []
     for part in filter(None, query.split("&")):
         key, _, value = part.partition("=")

@@ -1,7 +1,7 @@
-"""What a kustomization reads: folders of the same repository, and nothing from elsewhere.
+"""Finds out what a kustomization reads: only folders of the same repository are allowed. Pure.
 
-Kustomize itself would fetch whatever looks like a URL, so each place in a kustomization that names a file or folder is
-looked at before Kustomize is started. Pure.
+Kustomize itself would fetch anything that looks like a URL. So before it is started, every place in a kustomization
+that names a file or folder is checked.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-_FOLDERS = ("resources", "bases", "components")  # what may lie in other folders; all else is in the folder itself
+_FOLDERS = (
+    "resources",
+    "bases",
+    "components",
+)  # these may be in other folders; everything else is in the folder itself
 _CLUSTER = "or read what it makes with --applications cluster"
 _CHARTS = ("it would fetch a Helm chart", f"commit the manifests that the chart makes, {_CLUSTER}")
 _PLUGINS = ("it may start a program", f"use patches instead, {_CLUSTER}")
-# Plugins and Helm, as they are written. Kustomize wants flags for most of them, and these are not given.
+# Keys for plugins and Helm. For most of them, Kustomize needs flags that it does not get from us.
 _REFUSED = {
     **dict.fromkeys(("generators", "transformers", "validators"), _PLUGINS),
     **dict.fromkeys(("helmCharts", "helmChartInflationGenerator"), _CHARTS),
 }
 _FIRST = {"apiversion", "kind", "metadata", "resources", "bases", "sortoptions", "buildmetadata"}  # change nothing
 _URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|git@)", re.IGNORECASE)
-# Values that Kustomize never opens: they may hold URLs.
+# Kustomize never opens the values of these keys, so they may be URLs.
 _TEXTS = frozenset((
     "annotations", "commonannotations", "commonlabels", "labels", "literals", "metadata", "options", "pairs", "patch",
 ))  # fmt: skip
-# What Kustomize takes for a repository even without a scheme, where there is no such folder.
+# Kustomize takes such text for a repository, even without a scheme, if there is no such folder.
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+[/:]|[^?]*(?://|\?(?:ref|version)=)")
 _NOT_HERE = f"Kustomize would fetch it: commit a copy, {_CLUSTER}"
 _ABSENT = "correct the entry, or commit what it names"
@@ -40,17 +44,18 @@ _LINKED = "put the file or folder itself there"
 
 
 def kustomization_in(files: Collection[str], folder: str) -> str:
-    """The path of the folder's kustomization among these files, or ""."""
+    """Return the path of the folder's kustomization among these files, or ""."""
     return next((path for name in NAMES if (path := posixpath.join(folder, name)) in files), "")
 
 
 def needed(
     folder: str, read: Callable[[str], Mapping[str, str]], links: Collection[str] = frozenset()
 ) -> dict[str, str]:
-    """All files that a kustomization needs, by path from the top; `read` returns those of a folder and below it.
+    """Return all files that a kustomization needs, by path from the top.
 
-    `links` are the symbolic links among what was read, which `read` does not return: it may add to them.
-    Raises Malformed, which names the kustomization, for what would be fetched or leads out of the repository.
+    `read` returns the files in a folder and below it, except symbolic links. `links` are the links that were found so
+    far, and `read` may add to them. Raises Malformed, which names the kustomization, for anything that would be fetched
+    or is outside the repository.
     """
     files = dict(read(folder))
     whole, waiting, done = [folder], [folder], set[str]()
@@ -84,7 +89,10 @@ def needed(
 
 
 def places(text: str, path: str) -> Iterator[str]:
-    """The files and folders that a kustomization names. Raises Malformed for what is fetched, or starts a program."""
+    """Yield the files and folders that a kustomization names.
+
+    Raises Malformed for anything that would be fetched, or start a program.
+    """
     kustomization = _read(text, path)
     for key, (why, hint) in _REFUSED.items():
         if kustomization.get(key.lower()):
@@ -97,7 +105,7 @@ def places(text: str, path: str) -> Iterator[str]:
 
 
 def changes(text: str) -> bool:
-    """Whether a kustomization makes other manifests of its files, or takes some from elsewhere."""
+    """Tell whether a kustomization changes the manifests in its files, or takes some from elsewhere."""
     try:
         kustomization = _read(text, "")
     except Malformed:
@@ -106,7 +114,7 @@ def changes(text: str) -> bool:
 
 
 def reaches_out(text: str) -> bool:
-    """Whether a kustomization takes manifests from outside of its folder."""
+    """Tell whether a kustomization takes manifests from outside its folder."""
     try:
         kustomization = _read(text, "")
     except Malformed:
@@ -116,9 +124,9 @@ def reaches_out(text: str) -> bool:
 
 
 def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
-    """The manifests of a kustomization that only lists them; None for one that needs Kustomize.
+    """Return the manifests of a kustomization that only lists them, or None if it needs Kustomize.
 
-    `files` are those that `needed` returns.
+    `files` are the result of `needed`.
     """
     found, waiting, done = list[str](), [folder], set[str]()
     while waiting:
@@ -141,7 +149,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _read(text: str, path: str) -> dict[str, Any]:
-    """The kustomization, its keys in lower case, as Kustomize reads them in any."""
+    """Return the kustomization, with its keys in lower case, because Kustomize ignores their case."""
     try:
         data = plain(text)
     except Malformed as error:
@@ -152,8 +160,11 @@ def _read(text: str, path: str) -> dict[str, Any]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """The texts that Kustomize may open. Raises Malformed for a merge key, which would add what is not seen here."""
-    waiting, seen = [value], set[int]()  # an alias shares its value, and may stand for itself
+    """Yield the texts that Kustomize may open.
+
+    Raises Malformed for a merge key, because what it adds is not checked here.
+    """
+    waiting, seen = [value], set[int]()  # an alias shares its value, and may contain itself
     while waiting:
         one = waiting.pop()
         if isinstance(one, str):

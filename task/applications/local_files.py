@@ -1,4 +1,4 @@
-"""The files of a folder on this machine, by their paths from the top of its work tree."""
+"""The files of a folder on this machine, by their paths from the top of the work tree."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MOST = 100_000  # files
 
 
 class LocalFiles:
-    """Reads what Helm or Kustomize needs of a folder: that folder, and others of the same work tree.
+    """Reads what Helm or Kustomize needs for a folder: that folder, and others of the same work tree.
 
-    Without a work tree, the top is the working folder if that is above, else the folder itself.
+    Without a work tree, the top is the working folder if it contains the folder, else the folder itself.
     """
 
     def __init__(self, folder: str) -> None:
@@ -28,7 +28,10 @@ class LocalFiles:
         self.folder = "" if path == "." else path  # from the top
 
     def read(self, folder: str) -> Mapping[str, File]:
-        """All files in a folder and below it, links as such. Raises Malformed for too many, or what cannot be read."""
+        """Return all files in a folder and below it, with links as links.
+
+        Raises Malformed for too many or too large files.
+        """
         found: dict[str, File] = {}
         size = 0
         start = os.path.join(self._top, folder)

@@ -1,6 +1,6 @@
 """Reads Applications from files, folders and standard input, without a cluster.
 
-Other manifests may lie between them and are skipped. An unreadable file is one problem, and the other files count.
+Other manifests among them are skipped. An unreadable file is one problem, and does not affect the other files.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Manifests:
         self._rendering = rendering or Rendering()
 
     def all(self) -> Iterable[Found]:
-        """Every manifest that may concern us. Raises `UsageError` if the source itself is unusable."""
+        """Return every manifest that may concern us. Raises `UsageError` if the source itself is unusable."""
         if self.path == "-":
-            content = sys.stdin.buffer.read(LARGEST + 1)  # one byte more shows that there is more
+            content = sys.stdin.buffer.read(LARGEST + 1)  # one more byte shows that it is too large
             if len(content) > LARGEST:
                 raise UsageError(
                     f"--applications: stdin holds more than {LARGEST:,} bytes",
@@ -64,9 +64,9 @@ class Manifests:
         root, applications = "", False
         kind: Kind | None = None
         for folder, subfolders, names in os.walk(self.path, onerror=unreadable.append):
-            # Sorted, so that reports are alike on every file system.
+            # Sorted, so that a report is the same on every file system.
             subfolders[:] = sorted(name for name in subfolders if name != ".git")
-            # Without `./`, as CI systems name files: they show a finding of `lint .` at its line.
+            # CI systems name files without `./`, and show a finding of `lint .` at its line only if the names match.
             shown = "" if folder == "." else folder.removeprefix("./").rstrip("/")
             if folder == self.path:
                 root, kind = shown, kind_of(names)
@@ -92,7 +92,7 @@ class Manifests:
             yield Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions")
 
     def _kustomization(self) -> str:
-        """The text of the folder's kustomization; "" if it cannot be read."""
+        """Return the text of the folder's kustomization, or "" if it cannot be read."""
         path = kustomization_in(os.listdir(self.path), "")
         try:
             return read_text(os.path.join(self.path, path), errors="replace")

@@ -1,4 +1,4 @@
-"""The text of a file → its manifests."""
+"""Turns the text of a file into its manifests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from task.yaml_documents import ManifestDocument, documents
 
 
 def found_in(content: bytes, origin: str) -> Iterator[Found]:
-    """The manifests of one file, and the items of each `List` in it."""
+    """Yield the manifests of one file, and the items of each `List` in it."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -32,9 +32,9 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
-    """The same manifests, with the numbers and booleans in ApplicationSets as kubectl reads them.
+    """Return the same manifests, but with the numbers and booleans in ApplicationSets as kubectl reads them.
 
-    In an Application every scalar is a text; what a template makes of 1.10 depends on its type.
+    In an Application, every scalar is a text. In an ApplicationSet, what a template makes of 1.10 depends on its type.
     """
     try:
         typed = list(_items(load_all(document.text)[document.number], where))
@@ -44,13 +44,16 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
 
 
 def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
-    """The manifest, or the items of a `List` or JSON array. The items of an `ApplicationList` may lack their kind."""
+    """Yield the manifest, or the items of a `List` or JSON array.
+
+    The items of an `ApplicationList` may have no kind.
+    """
     kind = "List" if isinstance(data, list) else str(data.get("kind", ""))
     items = data if isinstance(data, list) else data.get("items")
     if not kind.endswith("List") or not isinstance(items, list):
         yield Found(data if isinstance(data, dict) else {}, where)
         return
-    # `kubectl get -o json` prints a List with whole items; the API's own ApplicationList leaves their kind out.
+    # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList leaves out their kind.
     typed = (
         {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
         if kind != "List" and not isinstance(data, list)

@@ -1,4 +1,4 @@
-"""Starts `helm template` and `kustomize build` on a copy of some files, without a network, a home or a login."""
+"""Runs `helm template` and `kustomize build` on a copy of some files, without network, home folder or login."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from task.process_bounds import Bounds
 from task.process_watch import CapturedOutput, Watch, finish, send
 
 SECONDS = 60.0
-LARGEST = 64_000_000  # bytes of the files that are rendered, and of what is made of them
+LARGEST = 64_000_000  # bytes of the files to render, and of the result
 _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
 _TAIL = 16_000  # bytes of stderr that are kept
-_LAST = 3  # lines of it that an error quotes
+_LAST = 3  # of these lines, an error quotes so many
 _LONGEST = 600
 _ADVICE = "Use --debug flag"  # Helm's own advice, about a flag that this step does not have
-_NOWHERE = "http://127.0.0.1:9"  # the proxy for all that should nevertheless be fetched: nothing listens on this port
+_NOWHERE = "http://127.0.0.1:9"  # the proxy for any fetch that is tried nevertheless: nothing listens on this port
 _ENDED = "the templates or patches make too much, or never end"
 
 
 def found(names: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The path of the first of these programs that is installed, or ""."""
+    """Return the path of the first of these programs that is installed, or ""."""
     folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
     return next(filter(None, (shutil.which(name, path=os.pathsep.join(folders)) for name in names)), "")
 
@@ -43,7 +43,10 @@ def run(
     seconds: float = SECONDS,
     bounds: Bounds = _BOUNDS,
 ) -> str:
-    """What a program prints of these files, which are in its working folder. Raises Malformed, with its own words."""
+    """Run a program with these files in its working folder, and return what it prints.
+
+    Raises Malformed, with the program's own message if it failed.
+    """
     shutdown.check()
     room = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
     try:
@@ -63,7 +66,7 @@ def run(
 
 
 def _write(files: Mapping[str, str], tree: str) -> None:
-    """Writes the files. Raises Malformed for a path that no checkout would have."""
+    """Write the files. Raises Malformed for a path that cannot be in a checkout."""
     if sum(len(text) for text in files.values()) > LARGEST:
         raise Malformed(f"the files hold more than {LARGEST // 1_000_000} MB", "name a smaller folder")
     os.makedirs(tree, exist_ok=True)
@@ -80,7 +83,7 @@ def _write(files: Mapping[str, str], tree: str) -> None:
 
 
 def _environment(room: str) -> dict[str, str]:
-    """The whole environment: no token, no configuration, no other program, and no way to a server."""
+    """Return the whole environment: it has no token, no configuration, no other program, and no way to a server."""
     home = os.path.join(room, "home")
     os.makedirs(home)
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _NOWHERE)
@@ -94,12 +97,12 @@ def _environment(room: str) -> dict[str, str]:
 def _run(
     argv: Sequence[str], folder: str, env: dict[str, str], seconds: float, bounds: Bounds
 ) -> tuple[int, str, str, str]:
-    """The exit code, stdout, stderr, and why it was ended, or ""."""
-    if sys.version_info >= (3, 12):  # it warns of any fork beside threads; sh executes another program at once
+    """Return the exit code, stdout, stderr, and why the program was stopped, or ""."""
+    if sys.version_info >= (3, 12):  # it warns of any fork with threads, but here the child only starts a program
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
     limit = bounds.limits()
 
-    def begin() -> None:  # what a new process does before it becomes the program
+    def begin() -> None:  # runs in the new process before it becomes the program
         shutdown.hear()
         limit()
 
@@ -115,7 +118,7 @@ def _run(
                     _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
                     _new_session=True, _preexec_fn=begin,
                 )  # fmt: skip
-        except (sh.ForkException, sh.CommandNotFound, OSError) as error:  # a program of another architecture
+        except (sh.ForkException, sh.CommandNotFound, OSError) as error:  # such as a program for another architecture
             raise Malformed(f"{argv[0]} cannot be started", "install the one for this machine") from error
         out.sink.close()
         err.sink.close()
@@ -127,7 +130,7 @@ def _run(
             finish(running)
             raise
         if watch.why:
-            send(running, "SIGKILL")  # children that did not end with it
+            send(running, "SIGKILL")  # for children that did not end with it
         try:
             code = int(running.wait().exit_code)
         except sh.ErrorReturnCode as error:

@@ -1,4 +1,4 @@
-"""Folders whose Applications Helm or Kustomize makes: `--render`."""
+"""Renders folders in which Helm or Kustomize makes the Applications, for `--render`."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ Kind = Literal["helm", "kustomize"]
 ReadFiles = Callable[[str], Mapping[str, File]]
 _PROGRAMS: Mapping[Kind, tuple[str, ...]] = {"helm": ("helm",), "kustomize": ("kustomize", "kubectl")}
 _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
-# HelmReleases are not among them: an update is written to the file that a release stands in.
+# HelmReleases are not rendered, because an update is written to the file that has the release.
 _KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _OTHERWISE = "or read what it makes: --applications cluster"
 NOTHING: Mapping[str, str] = {}
 _VALUES = ".image-update-values.yaml"
-_LONGEST_RELEASE = 53  # letters of a release's name
+_LONGEST_RELEASE = 53  # characters of a release's name
 
 
 def kind_of(names: Collection[str]) -> Kind | None:
-    """What makes the manifests of a folder with these files; as for Argo CD, Kustomize where both are there."""
+    """Return what makes the manifests of a folder with these files. Like Argo CD, prefer Kustomize to Helm."""
     if any(name in names for name in KUSTOMIZATIONS):
         return "kustomize"
     return "helm" if "Chart.yaml" in names else None
 
 
 class RenderingError(SourceError):
-    """A chart or kustomization cannot be rendered: its owner acts."""
+    """A chart or kustomization cannot be rendered. Its owner has to act."""
 
 
 class Rendering:
-    """What may be rendered on this machine, and with which program."""
+    """Knows what may be rendered on this machine, and with which program."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Rendering:
         namespace: str = "argocd",
         sources: Collection[str] = (),
     ) -> None:
-        """`namespace` is that of the release: Argo CD's own. `sources` are all those of `--applications`."""
+        """`namespace` is the release's: Argo CD's own. `sources` are all values of `--applications`."""
         self._allowed, self._environ, self._namespace = allowed, environ, namespace
         self._sources = {source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources}
         self._programs: dict[Kind, str] = {}
 
     def way_out(self, kind: Kind) -> str:
-        """What to do so that a chart or kustomization is rendered; "" if it is."""
+        """Return what to do so that charts or kustomizations are rendered, or "" if they are."""
         if kind not in self._allowed:
             return f"render it with --render {kind}, {_OTHERWISE}"
         return "" if self._program(kind) else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
@@ -66,10 +66,10 @@ class Rendering:
     def unrendered(
         self, root: str, charts: Collection[str], kustomization: str, *, applications: bool, before: str = ""
     ) -> Iterator[Found]:
-        """A warning about each chart that makes Applications, and about a source whose kustomization does.
+        """Yield a warning about each chart that makes Applications, and one if the source's own kustomization does.
 
-        `kustomization` is the text of the one at the source's root, `applications` whether the source holds any.
-        `before` stands before each path.
+        `kustomization` is the text of the one at the source's root. `applications` says whether the source has any.
+        `before` is put before each path.
         """
         told: list[tuple[Kind, str]] = [("helm", chart) for chart in charts]
         if kustomization and (changes(kustomization) if applications else reaches_out(kustomization)):
@@ -77,22 +77,23 @@ class Rendering:
         for kind, folder in told:
             where = f"{before}{folder}".rstrip("/") or "."
             if folder != root and where in self._sources:
-                continue  # it is read, or told about, as a source of its own
-            # Only what a source names is rendered, not what lies within.
+                continue  # it is read, or reported, as a source of its own
+            # Only the source's own folder is rendered, not charts in folders below it.
             own = f"name it as a source of its own, with --render {kind}, {_OTHERWISE}"
             yield self.advice(kind, where, self.way_out(kind) if folder == root else own)
 
     def advice(self, kind: Kind, where: str, hint: str) -> Found:
-        """The warning about one chart or kustomization that is not rendered."""
+        """Return the warning about one chart or kustomization that is not rendered."""
         message = f"{where}: this {_WHAT[kind]} makes Applications, and it is not rendered"
         return Found({}, where, message, hint, advice=True)
 
     def rendered(
         self, kind: Kind, where: str, folder: str, read: ReadFiles, release: Release = Release()
     ) -> Iterator[Found]:
-        """The Applications of a folder, all of them placed at `where`. Raises RenderingError, with the program's words.
+        """Yield the Applications of a folder, all of them with the origin `where`.
 
-        `folder` is its path from the top; `read` returns the files of such a path.
+        `folder` is its path from the top. `read` returns the files in such a path. Raises RenderingError with the
+        program's message.
         """
         left_out: list[str] = []
         links = set[str]()
@@ -134,7 +135,7 @@ class Rendering:
 
 
 def _helm(release: Release, folder: str, namespace: str) -> list[str]:
-    """The arguments before the chart. Values come in Argo CD's order."""
+    """Return Helm's arguments except the chart. Values come in Argo CD's order."""
     files = [*release.value_files, *([_VALUES] if release.values else [])]
     values = [word for path in files for word in ("--values", f"./{path}")]
     values += [word for option, name, value in release.parameters for word in (option, f"{name}={value}")]
@@ -143,6 +144,6 @@ def _helm(release: Release, folder: str, namespace: str) -> list[str]:
 
 
 def _release(folder: str) -> str:
-    """A name that Helm takes: that of the folder."""
+    """Return a release name that Helm accepts, from the folder's name."""
     name = posixpath.basename(folder.rstrip("/")).removesuffix(".git").lower()
     return re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:_LONGEST_RELEASE].strip("-") or "applications"

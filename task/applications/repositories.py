@@ -1,4 +1,4 @@
-"""The repositories that Applications are read from: each is opened once, and each of its branches fetched once."""
+"""The repositories that Applications are read from. Each is opened once, and each of its branches is fetched once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from task.errors import Malformed, SourceError
 from task.model import Place, Snapshot
 from task.urls import without_login
 
-MOST_REPOSITORIES = 50  # that `git` generators and followed Applications name; each is fetched
+MOST_REPOSITORIES = 50  # named by `git` generators and followed Applications; each is fetched
 _BRANCH = "name a branch in the generator's revision, or read what was generated: --applications cluster"
 
 
 def repository_key(repo: str) -> str:
-    """The same text for each way in which manifests write one repository's URL."""
+    """Return a text that is the same for each way in which manifests write one repository's URL."""
     return without_login(repo).rstrip("/").removesuffix(".git")
 
 
@@ -31,12 +31,12 @@ class KeptRepository:
         self._snapshots: dict[str, Snapshot] = {}
 
     def default_branch(self) -> str:
-        """The branch that HEAD names."""
+        """Return the branch that HEAD names."""
         self._default = self._default or self._reader.default_branch()
         return self._default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """The files of the places: of the tip, when the branch is read first, and of that commit ever after."""
+        """Return these places at the branch's tip. The first call decides which commit that is for all later calls."""
         name = self.default_branch() if branch in ("", "HEAD") else branch
         if name not in self._snapshots:
             self._snapshots[name] = self._reader.snapshot(name, places)
@@ -44,15 +44,15 @@ class KeptRepository:
         return self._reader.again(self._snapshots[name], places)
 
     def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """More places of the same commit."""
+        """Return more places at the same commit."""
         return self._reader.again(snapshot, places)
 
     def close(self) -> None:
-        """Nothing: others may read more of it."""
+        """Do nothing, because others may still read from it."""
 
 
 class Repositories:
-    """All of them, by their URLs."""
+    """All repositories that Applications are read from, by their URLs."""
 
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         self._open = repository
@@ -63,7 +63,10 @@ class Repositories:
         self._paths: dict[tuple[str, str], list[str]] = {}
 
     def of(self, repo: str, *, named: bool = True) -> KeptRepository:
-        """The repository. `named`: by a manifest, which others wrote. Raises TooManyRepositoriesError."""
+        """Return the repository. Raises TooManyRepositoriesError.
+
+        `named`: a manifest names it, so its author may not be trusted, and it counts.
+        """
         key = repository_key(repo)
         if key not in self._kept:
             if named and self._named >= MOST_REPOSITORIES:
@@ -76,7 +79,7 @@ class Repositories:
         return self._kept[key]
 
     def paths(self, repo: str, revision: str) -> Sequence[str]:
-        """The paths of all files at the tip of the branch. Raises the errors of Git."""
+        """Return the paths of all files at the tip of the branch. Raises the errors of Git."""
         if (repo, revision) not in self._paths:
             kept = self.of(repo)
             try:
@@ -86,7 +89,7 @@ class Repositories:
         return self._paths[repo, revision]
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """The texts of these files. Raises Malformed for what is no text, and the errors of Git."""
+        """Return the texts of these files. Raises Malformed for anything but text, and the errors of Git."""
         known = self._texts.setdefault((repo, revision), {})
         if missing := [path for path in paths if path not in known]:
             found = self.of(repo).snapshot(revision, [Place(path) for path in missing])
@@ -97,6 +100,6 @@ class Repositories:
         return {path: known[path] for path in paths if path in known}
 
     def close(self) -> None:
-        """Removes what was fetched."""
+        """Remove what was fetched."""
         for reader in self._opened:
             reader.close()

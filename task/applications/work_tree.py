@@ -1,4 +1,4 @@
-"""Finds out to which repository a manifest on disk belongs. A HelmRelease itself does not say where it comes from."""
+"""Finds the repository that a manifest on disk belongs to. A HelmRelease itself does not say where it comes from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from task.git.errors import quoted
 from task.git.failed import GitFailed
 from task.text import blanked
 
-_SECONDS = 30.0  # an `include.path` of Git's configuration may name a pipe that nobody writes to
+_SECONDS = 30.0  # an `include.path` in Git's configuration may name a pipe that nobody writes to
 _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 
 
@@ -19,13 +19,13 @@ _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 class Located:
     """A file's place in a repository."""
 
-    repo: str  # the URL of the remote `origin`, as it is configured
+    repo: str  # the URL of the remote `origin`, as configured
     branch: str  # "" if no branch is checked out: GitLab and Jenkins check out a commit
     path: str  # from the repository's root
 
 
 def locate(path: str, git: Git) -> Located | None:
-    """The origin, branch and path of a file; None outside a work tree, and in one without an origin or a commit.
+    """Return the origin, branch and path of a file, or None if it has no work tree, or that has no origin or commit.
 
     Git is asked once for each work tree.
     """
@@ -36,7 +36,7 @@ def locate(path: str, git: Git) -> Located | None:
 
 
 def top_of(folder: str) -> str:
-    """The nearest folder with a `.git`, or "". In submodules and linked work trees `.git` is a file."""
+    """Return the nearest folder with a `.git`, or "". In submodules and linked work trees, `.git` is a file."""
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:
@@ -47,10 +47,10 @@ def top_of(folder: str) -> str:
 
 @lru_cache(maxsize=256)
 def _origin(top: str, git: Git) -> tuple[str, str] | None:
-    """The URL and branch; None if there is no origin or commit, with a warning if the configuration is broken.
+    """Return the URL and branch, or None if there is no origin or commit. Warns about a broken configuration.
 
-    A work tree of another user, which is usual in containers, is no risk: nothing is run but these two commands, which
-    only read. (An explicit `--git-dir` also switches Git's check of the owner off.)
+    A work tree of another user, which is usual in containers, is no risk: only these two commands are run, and they
+    only read. (An explicit `--git-dir` also turns off Git's check of the owner.)
     """
     git_dir = f"{top}/.git"
     try:

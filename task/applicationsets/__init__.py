@@ -1,1 +1,1 @@
-"""ApplicationSets → Applications, as Argo CD's controller makes them. Pure: Git is read through a Protocol."""
+"""Turns ApplicationSets into Applications, as Argo CD's controller does. Pure: Git is read through a Protocol."""

@@ -1,4 +1,4 @@
-"""What the functions of templates share: arguments of the right type, and texts of bounded length."""
+"""What all functions of templates use: arguments of the right type, and texts of limited length."""
 
 from __future__ import annotations
 
@@ -13,68 +13,68 @@ from task.templates.go_template.nodes import LONGEST_TEXT
 from task.templates.go_template.printing import sprint
 
 LARGEST = sys.float_info.max
-MOST_ITEMS = 10_000  # of a list that a function makes out of nothing
+MOST_ITEMS = 10_000  # of a list that a function makes from a number
 
 T = TypeVar("T")
 
 
 def text(value: Any) -> str:
-    """An argument that Go declares as string."""
+    """Check an argument that Go declares as string, and return it."""
     if not isinstance(value, str):
         raise FailedTemplate(f"wrong type for value; expected string; got {named(value)}")
     return value
 
 
 def number(value: Any) -> int:
-    """An argument that Go declares as int: no float, which is what JSON's numbers are."""
+    """Check an argument that Go declares as int, and return it. A float, such as any number in JSON, is refused."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise FailedTemplate(f"wrong type for value; expected int; got {named(value)}")
     return value
 
 
 def boolean(value: Any) -> bool:
-    """An argument that Go declares as bool."""
+    """Check an argument that Go declares as bool, and return it."""
     if not isinstance(value, bool):
         raise FailedTemplate(f"wrong type for value; expected bool; got {named(value)}")
     return value
 
 
 def items(value: Any) -> Sequence[Any]:
-    """An argument that is a list."""
+    """Check an argument that has to be a list, and return it."""
     if named(value) != "list":
         raise FailedTemplate(f"wrong type for value; expected a list; got {named(value)}")
     return value  # type: ignore[no-any-return]
 
 
 def mapping(value: Any) -> GoMap:
-    """An argument that Go declares as map[string]interface{}."""
+    """Check an argument that Go declares as map[string]interface{}, and return it."""
     if not isinstance(value, GoMap):
         raise FailedTemplate(f"wrong type for value; expected map[string]interface {{}}; got {named(value)}")
     return value
 
 
 def shown(value: Any) -> str:
-    """The text of any value, as `fmt.Sprintf("%v")` prints it."""
+    """Return any value as text, as `fmt.Sprintf("%v")` prints it."""
     return value if isinstance(value, str) else "<nil>" if value is None else sprint((value,))
 
 
 def joined(parts: Iterable[str], between: str = "") -> str:
-    """One text of all parts. Raises FailedTemplate where it becomes too long."""
+    """Join all parts. Raises FailedTemplate if the text becomes too long."""
     listed = list(parts)
     bounded(sum(map(len, listed)) + len(between) * len(listed))
     return between.join(listed)
 
 
 def bounded(size: int) -> None:
-    """Raises FailedTemplate for a text of that size, if it is too long."""
+    """Raise FailedTemplate if a text of this size is too long."""
     if size > LONGEST_TEXT:
         raise FailedTemplate(f"the text grows beyond {LONGEST_TEXT} characters")
 
 
 def go_value(value: Any) -> Any:
-    """Data as Go's templates see it after JSON: every number is a float, every mapping a map.
+    """Return data as Go's templates see it after JSON: every number is a float, and every mapping a map.
 
-    Raises Malformed for a number that is none in JSON.
+    Raises Malformed for a number that JSON cannot express.
     """
     if isinstance(value, bool) or value is None or isinstance(value, (str, GoMap)):
         return value

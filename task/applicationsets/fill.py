@@ -1,4 +1,4 @@
-"""Fills templates with the parameters of one Application, in both of Argo CD's ways, within bounds."""
+"""Fills templates with the parameters of one Application, in both of Argo CD's ways, within limits."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ MISSING_KEYS = {"default": "default", "invalid": "default", "zero": "zero", "err
 Params = dict[str, Any]
 
 _TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_TEMPLATED = re.compile(r"\{\{.*\}\}")  # on one line, as Argo CD looks for it
+_TEMPLATED = re.compile(r"\{\{.*\}\}")  # on one line, as Argo CD searches for it
 _LINE = re.compile(r"template, line ([0-9]+): ")
 
 
 class Budget:
-    """What all ApplicationSets of a run may cost together. Those who write them are many, and not all mean well."""
+    """What all ApplicationSets of a run may cost together. They have many authors, and some may be hostile."""
 
     def __init__(
         self, *, steps: int = 20_000_000, characters: int = 256 * 1024 * 1024, rows: int = 100_000, made: int = 10_000
     ) -> None:
         self.steps = steps  # of templates
-        self.characters = characters  # that are read and made
-        self.rows = rows  # sets of parameters, those that a selector drops included
+        self.characters = characters  # read and made
+        self.rows = rows  # sets of parameters, including those that a selector drops
         self.made = self.most = made  # Applications
 
     def read(self, characters: int) -> None:
-        """Counts text. Raises Malformed when nothing is left."""
+        """Count text. Raises Malformed if the budget is used up."""
         self.characters -= characters
         if self.characters < 0:
             raise Malformed("the ApplicationSets hold too much text", "make them smaller, or name fewer of them")
 
     def row(self) -> None:
-        """Counts one set of parameters. Raises Malformed when there are too many."""
+        """Count one set of parameters. Raises Malformed if there are too many."""
         self.rows -= 1
         if self.rows < 0:
             raise Malformed("the generators make too many sets of parameters", "name fewer ApplicationSets")
 
     def make(self) -> None:
-        """Counts an Application. Raises Malformed when there are too many."""
+        """Count an Application. Raises Malformed if there are too many."""
         self.made -= 1
         if self.made < 0:
             message = f"the ApplicationSets make more than {self.most:,} Applications"
@@ -56,10 +56,13 @@ class Budget:
 
 
 class Filler:
-    """How the texts of one ApplicationSet are filled."""
+    """Fills the texts of one ApplicationSet."""
 
     def __init__(self, budget: Budget, *, go: bool, options: tuple[str, ...] = ()) -> None:
-        """Takes `goTemplate` and `goTemplateOptions`. Raises Malformed for an option that Go does not know."""
+        """`go` and `options` are `goTemplate` and `goTemplateOptions`.
+
+        Raises Malformed for an option that Go does not know.
+        """
         self.budget, self.go = budget, go
         self.missing_key = "default"
         for option in options if go else ():
@@ -69,7 +72,7 @@ class Filler:
             self.missing_key = MISSING_KEYS[value]
 
     def text(self, template: str, params: Mapping[str, Any]) -> str:
-        """The text of a template. Raises Malformed, in Argo CD's words."""
+        """Return the filled template. Raises Malformed, in Argo CD's words."""
         self.budget.read(len(template) + 1)
         if "{{" not in template:
             return template
@@ -100,7 +103,7 @@ class Filler:
         return filled
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
-        """Any data, with its texts and keys filled. Without `nulls`, nulls of mappings are left out."""
+        """Return any data with its texts and keys filled. Without `nulls`, nulls in mappings are left out."""
         if isinstance(value, str):
             return self.text(value, params)
         self.budget.read(1)
@@ -117,7 +120,7 @@ class Filler:
 
 
 def _fast(template: str, params: Mapping[str, Any]) -> str:
-    """valyala/fasttemplate with `{{` and `}}`: a name that is no parameter stays, braces and all."""
+    """Fill a template like valyala/fasttemplate with `{{` and `}}`. An unknown name stays, together with its braces."""
     if not _TEMPLATED.search(template):
         return template
     if "{{" in _TAG.sub("\0", template):

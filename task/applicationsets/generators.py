@@ -1,6 +1,6 @@
 """The generators of an ApplicationSet, and the sets of parameters that they make.
 
-Errors have Argo CD's own words, by which people find its documentation.
+Errors have Argo CD's own words, so that people find its documentation.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from task.templates.go_template import AnyMap, GoMap
 
 LOCAL_NAME, LOCAL_SERVER = "in-cluster", "https://kubernetes.default.svc"
 TYPE_LABEL = "argocd.argoproj.io/secret-type"
-DEEPEST = 4  # generators in one another; Argo CD's schema allows two levels
-# The generators that need what no manifest says, and what serves in their place.
+DEEPEST = 4  # levels of nested generators; Argo CD's schema allows two
+# Generators that need something that is in no manifest, and what that is.
 ELSEWHERE = {
     "scmProvider": "an SCM's API says which repositories there are",
     "pullRequest": "an SCM's API says which pull requests are open",
@@ -34,7 +34,7 @@ WAY_OUT = "read what it generated: --applications cluster, or --applications arg
 
 
 class UnknowableError(Malformed):
-    """What a generator makes cannot be known here; no mistake of the ApplicationSet."""
+    """The parameters of a generator cannot be known here. The ApplicationSet has no mistake."""
 
 
 @dataclass(frozen=True)
@@ -49,30 +49,31 @@ class NamedCluster:
 
 
 class GitFiles(Protocol):
-    """Reads repositories for `git` generators. Its errors are those of Git."""
+    """Reads repositories for `git` generators. Raises the errors of Git."""
 
     def paths(self, repo: str, revision: str) -> Sequence[str]:
-        """The paths of all files at the revision."""
+        """Return the paths of all files at the revision."""
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """The texts of these files."""
+        """Return the texts of these files."""
 
 
 @dataclass(frozen=True)
 class Generators:
-    """What the generators of one ApplicationSet need. `clusters` is None if nobody says which there are."""
+    """What the generators of one ApplicationSet need. `clusters` is None if they are not known."""
 
     filler: Filler
     git: GitFiles
     clusters: Sequence[NamedCluster] | None = None
-    # The second generator of a matrix asks the same of a repository for each row of the first.
+    # The second generator of a matrix asks the same about a repository for each row of the first.
     _chosen: dict[Any, list[str]] = field(default_factory=dict)
     _read: dict[str, Any] = field(default_factory=dict)
 
     def params(self, generator: Mapping[str, Any], outer: Params | None = None, depth: int = 0) -> list[Params]:
-        """The sets of parameters of one generator, after its selector. `outer` fills its texts, if given.
+        """Return the sets of parameters of one generator that its selector selects.
 
-        Raises Malformed for a mistake, UnknowableError for what needs a server, and the errors of Git.
+        `outer` fills the generator's texts. Raises Malformed for a mistake, UnknowableError if a server is needed, and
+        the errors of Git.
         """
         if depth >= DEEPEST:
             raise Malformed(f"generators nested more than {DEEPEST} levels deep")
@@ -98,7 +99,10 @@ class Generators:
         return chosen
 
     def _filled(self, generator: Mapping[str, Any], outer: Params) -> Mapping[str, Any]:
-        """The generator with the other one's parameters; what Argo CD keeps as JSON says so in its errors."""
+        """Return the generator, filled with the parameters of another one.
+
+        Errors name JSON for those parts that Argo CD keeps as JSON.
+        """
         filled: dict[str, Any] = {}
         for kind, body in generator.items():
             try:
@@ -115,7 +119,7 @@ class Generators:
         return filled
 
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """The generator `list`."""
+        """Return the parameters of the generator `list`."""
         rows: list[Params] = []
         for at, element in enumerate(_listed(body, "elements")):
             if not isinstance(element, dict):
@@ -139,7 +143,7 @@ class Generators:
         return [go_value(element) for element in listed]
 
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """The generator `clusters`."""
+        """Return the parameters of the generator `clusters`."""
         if self.clusters is None:
             hint = f"list them in a file, for --clusters FILE, or {WAY_OUT}"
             raise UnknowableError(
@@ -159,7 +163,7 @@ class Generators:
         return rows
 
     def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """The generator `git`, with `directories` or `files`."""
+        """Return the parameters of the generator `git`, with `directories` or `files`."""
         repo, revision = str(body.get("repoURL") or ""), str(body.get("revision") or "")
         prefix = str(body.get("pathParamPrefix") or "")
         if not repo:
@@ -204,7 +208,7 @@ class Generators:
         return [{**flat(one), **paths} for one in objects]
 
     def _with_values(self, body: Mapping[str, Any], row: Params) -> Params:
-        """The row with the generator's `values`, which see the row and not one another."""
+        """Return the row with the generator's `values`. They may use the row, but not one another."""
         values = _mapped(body, "values")
         try:
             filled = {str(key): self.filler.text(str(value), row) for key, value in values.items()}
@@ -218,7 +222,10 @@ class Generators:
         return row | {f"values.{key}": value for key, value in filled.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
-        """The generator `matrix`: each row of the first with each of the second, which the first one's row fills."""
+        """Return the parameters of the generator `matrix`.
+
+        Each row of the first generator is combined with each row of the second, which it fills.
+        """
         members = _listed(body, "generators")
         if len(members) != 2:
             raise Malformed(
@@ -235,7 +242,7 @@ class Generators:
         return rows
 
     def _inner(self, member: Any, outer: Params | None, depth: int, failed: str) -> list[Params]:
-        """The rows of a generator inside another one; `failed` begins the message of its mistakes."""
+        """Return the rows of a generator inside another one. `failed` begins the message of its errors."""
         try:
             return self.params(_generator(member), outer, depth + 1)
         except UnknowableError:
@@ -245,7 +252,10 @@ class Generators:
             raise Malformed(message, error.hint) from None
 
     def merge(self, body: Mapping[str, Any], depth: int) -> list[Params]:
-        """The generator `merge`: the first one's rows, with what rows of the others with the same keys say."""
+        """Return the parameters of the generator `merge`.
+
+        They are the rows of the first generator, with what rows of the others with the same keys add.
+        """
         members, keys = _listed(body, "generators"), [str(key) for key in _listed(body, "mergeKeys")]
         if len(members) < 2:
             raise Malformed("found less than two generators, Merge requires two or more")
@@ -301,14 +311,14 @@ def _listed(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _size(value: Any) -> int:
-    """How many values there are, mappings and lists included."""
+    """Count the values, including mappings and lists."""
     if not isinstance(value, (dict, list)):
         return 1
     return 1 + sum(map(_size, value.values() if isinstance(value, dict) else value))
 
 
 def _texts(element: Mapping[str, Any], number: int) -> Params:
-    """A list element without goTemplate: texts, and `values`, a mapping of texts."""
+    """Return the parameters of a list element without goTemplate: texts, and `values`, a mapping of texts."""
     row: Params = {}
     for key, value in element.items():
         values = {f"values.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
@@ -325,7 +335,7 @@ def _texts(element: Mapping[str, Any], number: int) -> Params:
 
 
 def _secret_labels(cluster: NamedCluster) -> Mapping[str, str]:
-    """The labels of a cluster's secret; each one has the label by which Argo CD finds it."""
+    """Return the labels of a cluster's secret. Each one has the label by which Argo CD finds it."""
     return {TYPE_LABEL: "cluster", **(cluster.labels or {})}
 
 
@@ -345,7 +355,7 @@ def _cluster(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> P
 
 
 def merged(onto: Any, other: Any) -> Any:
-    """Two rows as one; where both have a key, the other's value counts, mappings member by member."""
+    """Merge two rows. If both have a key, the value of `other` wins, and mappings are merged by their members."""
     result = type(onto)(onto)
     for key, value in other.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
@@ -367,7 +377,7 @@ def _combined(one: Params, other: Params) -> Params:
 
 
 def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
-    """The rows by the values of the merge keys. Raises Malformed where two rows have the same."""
+    """Return the rows by the values of the merge keys. Raises Malformed if two rows have the same values."""
     if not keys:
         raise Malformed(
             "error getting param sets by merge key: no merge keys were specified, Merge requires at least one"

@@ -1,4 +1,4 @@
-"""Which folders and files of a repository a `git` generator finds, and the parameters that their paths give."""
+"""Finds the folders and files for a `git` generator, and the parameters that their paths give."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POSIX = {
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
-    """Every folder of these files, sorted, without those below a folder whose name begins with a dot."""
+    """Return every folder of these files, sorted, except a folder whose name begins with a dot, and those below it."""
     found: set[str] = set()
     for path in files:
         folder = path.rpartition("/")[0]
@@ -31,7 +31,7 @@ def folders_of(files: Iterable[str]) -> list[str]:
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], folders: Iterable[str]) -> list[str]:
-    """The folders that the entries of `directories`, (path, exclude), name; what one of them excludes is out."""
+    """Return the folders that the entries of `directories`, (path, exclude), select. An exclusion always wins."""
     wanted = [path for path, exclude in entries if not exclude]
     out = [path for path, exclude in entries if exclude]
     return [
@@ -42,7 +42,10 @@ def chosen_folders(entries: Sequence[tuple[str, bool]], folders: Iterable[str]) 
 
 
 def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """The files that the entries of `files`, (path, exclude), name, as `git ls-files` finds them: `*` crosses `/`."""
+    """Return the files that the entries of `files`, (path, exclude), select.
+
+    Paths match as in `git ls-files`: `*` also matches `/`.
+    """
     wanted = [_pathspec(path) for path, exclude in entries if not exclude]
     out = [_pathspec(path) for path, exclude in entries if exclude]
     return sorted(
@@ -54,13 +57,17 @@ def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> l
 
 @lru_cache(maxsize=1024)
 def _pathspec(spec: str) -> re.Pattern[str]:
-    """Git's wildmatch without `WM_PATHNAME`; a spec without wildcards also finds what lies below it."""
+    """Return the pattern of Git's wildmatch without `WM_PATHNAME`.
+
+    Without wildcards, it also finds what is below a path.
+    """
     if len(spec) > LONGEST:
         raise Malformed(f"a path of {len(spec):,} characters, and it may have {LONGEST:,}", "write a shorter path")
     plain = spec.removeprefix("./").removeprefix("/")
     if not set(plain) & set("*?[\\"):
         return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?" if plain else ".*", re.DOTALL)
-    # Runs between stars match where they first fit, in atomic groups: the same answer, and no pattern is slow.
+    # Atomic groups make the text between two stars match only at the first fitting place. The result is the same, and
+    # no pattern is slow.
     runs, at = [""], 0
     while at < len(plain):
         sign = plain[at]
@@ -84,7 +91,10 @@ def _pathspec(spec: str) -> re.Pattern[str]:
 
 
 def _class(spec: str, at: int) -> tuple[str, int]:
-    """The pattern of `[…]`, in which `!` and `^` negate, and where the rest begins; nothing fits an open one."""
+    """Return the pattern of `[…]` and where the rest begins.
+
+    `!` and `^` negate. Nothing matches a `[` without a `]`.
+    """
     end = spec.find("]", at + 2 + (spec[at + 1 : at + 2] in ("!", "^")))
     while end > 0 and spec.rfind("[:", at + 1, end) > spec.rfind(":]", at + 1, end):
         end = spec.find("]", end + 1)
@@ -105,7 +115,7 @@ def _class(spec: str, at: int) -> tuple[str, int]:
 
 
 def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:
-    """The parameters of a folder, and of the file in it."""
+    """Return the parameters for a folder, and for the file in it."""
     basename = posixpath.basename(path) or path
     if go:
         found: dict[str, Any] = {

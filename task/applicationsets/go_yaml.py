@@ -1,6 +1,6 @@
-"""Reads and writes YAML as Go's sigs.k8s.io/yaml does, by which kubectl and Argo CD read everything.
+"""Reads and writes YAML like Go's sigs.k8s.io/yaml, which kubectl and Argo CD use.
 
-Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, `017` is 15. A date stays a text.
+Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A date stays a text.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from task.templates.go_template.scalars import shortest
 from task.yaml_events import parsed
 
 DEEPEST = 200
-# Values that a document may stand for once its aliases are followed: seven lines can stand for ten million.
+# Values in a document after its aliases are expanded: seven lines can expand to ten million.
 MOST = 1_000_000
 _TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
 _FALSE = frozenset(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _LONGEST_NUMBER = 300  # digits
-_FIRST = frozenset("+-.0123456789")  # of a number
+_FIRST = frozenset("+-.0123456789")  # characters that a number may begin with
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
@@ -30,20 +30,23 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?")
 
 
 def load(text: str) -> Any:
-    """The first document of a text, None for an empty one. Raises `NotYaml`, and `Malformed` for what is too large."""
+    """Return the first document of a text, or None for an empty text.
+
+    Raises `NotYaml`, and `Malformed` for a document that is too large.
+    """
     for data in load_all(text):
         return data
     return None
 
 
 def load_all(text: str) -> list[Any]:
-    """All documents of a text. Raises as `load` does."""
+    """Return all documents of a text. Raises the errors of `load`."""
     found: list[Any] = parsed(text.removeprefix("\ufeff"), lambda events: list(_Builder().build(events)))
     return found
 
 
 class _Builder:
-    """Builds data from events, with a stack. It knows how large each value is, aliases followed."""
+    """Builds data from events, with a stack. It knows the size of each value with its aliases expanded."""
 
     def __init__(self) -> None:
         self.stack: list[tuple[Any, list[Any], str | None]] = []  # container, [pending key], its anchor
@@ -117,7 +120,7 @@ def _scalar(event: Any) -> Any:
 
 
 def _key(value: Any) -> str:
-    """The text of a key, as it is converted to JSON."""
+    """Return a key as text, converted as for JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or value is None:
@@ -130,7 +133,7 @@ def _key(value: Any) -> str:
 
 
 def _merged(mapping: dict[str, Any]) -> dict[str, Any]:
-    """The mapping with what its `<<` brings; its own keys win, and earlier ones over later ones."""
+    """Return the mapping with what its `<<` adds. Its own keys win, and so do earlier mappings over later ones."""
     given = mapping["<<"]
     others = given if isinstance(given, list) else [given]
     if not all(isinstance(other, dict) for other in others):
@@ -142,7 +145,7 @@ def _merged(mapping: dict[str, Any]) -> dict[str, Any]:
 
 
 def dump(value: Any, most: int) -> str:
-    """The value as YAML, without a line end behind it. Raises `Malformed` beyond `most` characters."""
+    """Return the value as YAML, without a trailing line ending. Raises `Malformed` beyond `most` characters."""
     lines = _Lines(most)
     if isinstance(value, (dict, list)) and value:
         lines.block(value, "")
@@ -152,7 +155,7 @@ def dump(value: Any, most: int) -> str:
 
 
 class _Lines:
-    """The lines of a block, bounded."""
+    """The lines of a block, limited in size."""
 
     def __init__(self, most: int) -> None:
         self.lines: list[str] = []
@@ -165,7 +168,7 @@ class _Lines:
         self.lines.append(line)
 
     def block(self, value: Any, indent: str, first: str | None = None) -> None:
-        """A mapping or list that is not empty. `first` begins its first line: "- " of the list around it."""
+        """Add a mapping or list that is not empty. `first` begins its first line, such as the "- " of an outer list."""
         start = indent if first is None else first
         if isinstance(value, dict):
             for key, item in sorted(value.items()):
@@ -186,13 +189,13 @@ class _Lines:
 
 
 def _flow(value: Any, indent: str) -> str:
-    """A scalar, or an empty list or mapping."""
+    """Return a scalar, or an empty list or mapping, as text."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        whole = value == int(value) and abs(value) < 1e21  # JSON stands between, and writes 1000000 as digits
+        whole = value == int(value) and abs(value) < 1e21  # Go converts by way of JSON, which writes 1000000 as digits
         return str(int(value)) if whole else ("-" if value < 0 else "") + shortest(abs(value))
     if isinstance(value, (dict, list)):
         return "{}" if isinstance(value, dict) else "[]"

@@ -1,4 +1,4 @@
-"""Argo CD's own functions that make a name of a text: `normalize` and `slugify`."""
+"""Argo CD's own functions that turn a text into a name: `normalize` and `slugify`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _STRANGE = re.compile(r"[^-a-z0-9.]")
 
 
 def normalize(value: Any) -> str:
-    """A text as a DNS name: small letters, `-` for what such a name may not have, dots kept."""
+    """Turn a text into a DNS name: lower case, with `-` for each character that such a name may not have. Dots stay."""
     return _STRANGE.sub("-", text(value).lower())[:LONGEST].strip("-.")
 
 
 def slugify(*arguments: Any) -> str:
-    """`slugify [length] [whole words] text`: the text as a name without dots; "" without arguments."""
+    """Run `slugify [length] [whole words] text`: turn the text into a name without dots.
+
+    Without arguments, return "".
+    """
     if not arguments:
         return ""
     *given, value = arguments

@@ -1,4 +1,4 @@
-"""One ApplicationSet → its Applications, or why Argo CD would make none of them."""
+"""Turns one ApplicationSet into its Applications, or finds out why Argo CD would make none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RULE = (
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something wrong with an ApplicationSet: a reason of Argo CD's, and its message."""
+    """A mistake in an ApplicationSet: one of Argo CD's reasons, and its message."""
 
     reason: str
     message: str
@@ -37,11 +37,11 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Rendered:
-    """What became of one ApplicationSet."""
+    """The result for one ApplicationSet."""
 
     applications: tuple[Mapping[str, Any], ...] = ()
-    troubles: tuple[Trouble, ...] = ()  # with one of PARAMS or TEMPLATE there are no Applications
-    unknown: tuple[UnknowableError, ...] = ()  # generators that make what cannot be known here
+    troubles: tuple[Trouble, ...] = ()  # after PARAMS or TEMPLATE, there are no Applications
+    unknown: tuple[UnknowableError, ...] = ()  # generators whose parameters cannot be known here
 
     @property
     def failed(self) -> bool:
@@ -57,9 +57,9 @@ def render(
     clusters: Sequence[NamedCluster] | None = None,
     namespace: str = "argocd",
 ) -> Rendered:
-    """The Applications of an ApplicationSet. `namespace` is that of a manifest that names none.
+    """Return the Applications of an ApplicationSet. `namespace` is for a manifest without one.
 
-    Raises the errors of Git.
+    Mistakes in it are part of the result. Raises the errors of Git.
     """
     unknown: list[UnknowableError] = []
     try:
@@ -86,7 +86,7 @@ def render(
 def _rows(
     spec: Mapping[str, Any], generators: Generators, unknown: list[UnknowableError]
 ) -> Iterator[tuple[Mapping[str, Any], Params]]:
-    """Each set of parameters with its template. Generators that need a server are kept in `unknown`."""
+    """Yield each set of parameters with its template. Generators that need a server are added to `unknown`."""
     common = _mapping(spec, "template")
     listed = spec.get("generators")
     if not isinstance(listed, list):
@@ -104,7 +104,7 @@ def _rows(
 
 
 def _overridden(own: Any, common: Any) -> Any:
-    """A generator's template, with the common one where it says nothing, as dario.cat/mergo merges Go structs."""
+    """Return a generator's template, completed by the common one, as dario.cat/mergo merges Go structs."""
     if isinstance(own, dict) and isinstance(common, dict):
         return {key: _overridden(own.get(key), common.get(key)) for key in {**common, **own}}
     return own or common
@@ -131,7 +131,10 @@ def _application(
 
 
 def _patched(filled: dict[str, Any], patch: str, row: Params, filler: Filler) -> dict[str, Any]:
-    """The Application with `templatePatch`: maps are merged, lists replaced, null takes away; the project stays."""
+    """Return the Application with `templatePatch`.
+
+    Mappings are merged, lists are replaced, and null removes a key. The project does not change.
+    """
     try:
         text = filler.text(patch, row)
     except Malformed as error:
@@ -167,7 +170,7 @@ def _merge_patch(onto: Any, patch: Any) -> Any:
 
 
 def _checked(applications: Sequence[Mapping[str, Any]], name: str) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
-    """Those that Argo CD would make: not two of one name, and none whose name Kubernetes refuses."""
+    """Return the Applications that Argo CD would make, without duplicate and invalid names, and the troubles."""
     count = Counter(app["metadata"]["name"] for app in applications)
     troubles = [
         Trouble(DUPLICATE, f"ApplicationSet {name} contains applications with duplicate name: {one}")

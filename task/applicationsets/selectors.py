@@ -1,4 +1,4 @@
-"""Label selectors of generators, which look at parameters, and of cluster secrets."""
+"""Label selectors for the parameters of generators, and for cluster secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from task.errors import Malformed
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Whether a `LabelSelector` selects these labels; none selects all. Raises Malformed."""
+    """Tell whether a `LabelSelector` selects these labels. None selects everything. Raises Malformed."""
     if selector is None:
         return True
     if not isinstance(selector, dict):
@@ -39,7 +39,7 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
 
 
 def flat(value: Any, room: int = 100_000) -> dict[str, str]:
-    """Nested parameters as texts under dotted keys; an empty list or mapping has none. Raises Malformed."""
+    """Return nested parameters as texts under dotted keys. Empty lists and mappings disappear. Raises Malformed."""
     found: dict[str, str] = {}
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:

@@ -29,7 +29,7 @@ DEEPEST = 100
 
 
 def _integer(value: Any) -> int:
-    """What spf13/cast makes of any value: a text without a number in it is 0."""
+    """Convert any value like spf13/cast: a text that is not a number is 0."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, (int, float)):
@@ -48,7 +48,7 @@ def _float(value: Any) -> float:
 
 
 def _wrapped(value: int) -> int:
-    """An int64, which Go lets overflow silently."""
+    """Return the value as an int64, which silently overflows in Go."""
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -115,7 +115,7 @@ def _dig(*arguments: Any) -> Any:
 
 
 def _merged(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
-    """`merge` and `mergeOverwrite`: the first map changes and is the result."""
+    """Run `merge` or `mergeOverwrite`: the first map is changed, and is the result."""
     if depth > DEEPEST:
         raise FailedTemplate("maps nested too deeply")
     target = mapping(onto)
@@ -146,7 +146,7 @@ def _omit(given: Any, *keys: Any) -> AnyMap:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """`deepEqual`, which knows an int from a float."""
+    """Run `deepEqual`, which distinguishes an int from a float."""
     return json.dumps(_json(one), sort_keys=True) == json.dumps(_json(other), sort_keys=True)
 
 
@@ -180,7 +180,7 @@ def _concat(*lists: Any) -> list[Any]:
 
 
 def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
-    """Plain data of a value, bounded: a map may hold another one twice, or itself."""
+    """Return the value as plain data, of limited size: a map may contain another one twice, or itself."""
     room = [LONGEST_TEXT] if room is None else room
     room[0] -= len(value) + 2 if isinstance(value, str) else 2
     if room[0] < 0 or depth > DEEPEST:
@@ -364,7 +364,7 @@ _CHANCE = (
     "genSignedCertWithKey buildCustomCert derivePassword htpasswd bcrypt encryptAES decryptAES"
 )
 _RARE = "urlParse urlJoin wrap wrapWith toDecimal"
-# Functions that Argo CD has and that are not here, and what to do about it.
+# Functions of Argo CD that are missing here, and what to do about it.
 ELSEWHERE = {
     **dict.fromkeys(_CHANCE.split(), "its value is not the same in two runs: give it by a generator"),
     **dict.fromkeys(_RARE.split(), "write it with other functions"),

@@ -66,7 +66,7 @@ def _indent(width: Any, value: Any) -> str:
 
 
 def _parted(value: Any, mark: str) -> str:
-    """Words apart where the case changes, and where a blank, `_` or `-` stood; a dot is no mark (huandu/xstrings)."""
+    """Separate words where the case changes, and at a blank, `_` or `-`, but not at a dot (huandu/xstrings)."""
     spaced = re.sub(r"[\s_-]+", mark, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value)))
     return spaced.lower()
 
@@ -76,7 +76,7 @@ def _camel(value: Any) -> str:
 
 
 def _title(value: Any) -> str:
-    """The first letter of each word; a letter after a sign that is no letter, digit or `_` begins a word."""
+    """Capitalise each word. A letter begins a word unless a letter, a digit, `_` or `'` comes before it."""
     return re.sub(r"(?<![\w'])\w", lambda match: match.group().upper(), text(value))
 
 
@@ -144,7 +144,7 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
 
 
 def _expanded(template: str, match: Any) -> str:
-    """`$1`, `${1}` and `${name}` in what a match is replaced by; a group that there is not is empty."""
+    """Expand `$1`, `${1}` and `${name}` in a replacement. An unknown group is empty."""
 
     def group(found: re.Match[str]) -> str:
         name = found[1] or found[2]

@@ -1,4 +1,4 @@
-"""What an ApplicationSet says before anybody fills it in: for `lint`, and to know whose image it may be about."""
+"""Reads an ApplicationSet before it is filled in: for `lint`, and to find out which images it may be about."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from task.model import Image
 
 _TAG = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CONTROL = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|template|define|block|\$)")
-_MOST = 10_000  # values looked at
-_DEEPEST = 6  # levels of a source
+_MOST = 10_000  # values that are searched
+_DEEPEST = 6  # levels of a source that are kept
 
 
 def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str) -> bool:
-    """Whether an `image-list` in a template may name one of the images; any text may stand for a placeholder."""
+    """Tell whether an `image-list` in a template may name one of the images. A placeholder may become any text."""
     names = [image.repository.rpartition("/")[2].lower() for image in images]
     return any(
         "{{" in text or any(name in text.lower() for name in names)
@@ -24,7 +24,7 @@ def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str
 
 
 def _image_lists(value: Any, key: str) -> Iterator[str]:
-    """The values of a key, wherever it stands, and each text that holds the key: a `templatePatch`."""
+    """Yield the values of a key at any depth, and each text that contains the key, such as a `templatePatch`."""
     waiting = [value]
     for _ in range(_MOST):
         if not waiting:
@@ -41,9 +41,9 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:
-    """The template as an Application whose placeholders are unknown texts; None if nothing can be said of it.
+    """Return the template as an Application whose placeholders are unknown texts, or None if nothing is known about it.
 
-    A value with a placeholder may be anything, and is left out; of `image-list` the aliases count.
+    A value with a placeholder may become anything, and is left out, except `image-list`: its aliases are known.
     """
     spec, metadata = manifest.get("spec"), manifest.get("metadata")
     template = spec.get("template") if isinstance(spec, dict) else None
@@ -70,7 +70,7 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
 
 
 def _unknown(value: Any, depth: int = 0) -> Any:
-    """Data with some text for each placeholder."""
+    """Return the data with some text for each placeholder."""
     if isinstance(value, str):
         return _TAG.sub("x", value)
     if isinstance(value, list) and depth < _DEEPEST:

@@ -1,6 +1,6 @@
-"""A remote repository without a work tree: one fetch brings a tip and its trees, one the files that count.
+"""Reads and changes a remote repository without a work tree, usually with two fetches: trees first, then needed files.
 
-It keeps what it has fetched, so that the answer to a lost race costs little.
+It keeps what it has fetched, so that another attempt after a lost race costs little.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class BareRepository:
-    """`snapshot` reads, `land` commits and pushes, or raises `Outpaced`: compare-and-swap on a branch's tip."""
+    """`snapshot` reads. `land` commits and pushes, or raises `Outpaced`: compare-and-swap on the tip of a branch."""
 
     through: ClassVar[Through] = "git"  # how commits are made
 
@@ -44,7 +44,7 @@ class BareRepository:
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
-        self._fetched: dict[str, str] = {}  # branch → its tip, fetched just now and not read yet; "" if there is none
+        self._fetched: dict[str, str] = {}  # branch → its tip, fetched but not read yet; "" if there is none
 
     def __enter__(self) -> Self:
         return self
@@ -66,9 +66,9 @@ class BareRepository:
         self._fetched.clear()
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """The branch that the remote's HEAD names. Raises `SourceError` if there is none.
+        """Return the branch that the remote's HEAD names. Raises `SourceError` if there is none.
 
-        With `tip` that comes along: the next thing a run does is to read the branch.
+        With `tip`, its tip is fetched too, because a run reads the branch next.
         """
         if not tip:
             return self._remote.default_branch()[0]
@@ -77,11 +77,11 @@ class BareRepository:
         return name
 
     def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
-        """The places asked for, at the branch's present tip; all from one commit.
+        """Return these places at the branch's present tip, all from one commit.
 
-        Which places these are is looked at while the server is asked for the tip. `head` is a head branch that is
-        read next, at the same places: its tip comes with the base's, and their files come together.
-        Raises `SourceError` for what is no branch, and what `task.git.errors` says of servers.
+        `places` is evaluated while the server is asked for the tip. `head` is a head branch that is read next, at the
+        same places. Its tip is fetched together with that of the base, and so are their files. Raises `SourceError` if
+        there is no such branch, and the errors of `task.git.errors`.
         """
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
 
@@ -120,13 +120,13 @@ class BareRepository:
         return self._twice(read)
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
-        """Yield the path's text at the branch's tip, and the different ones before it, newest first; see `History`."""
+        """Return the path's text at the branch's tip and the different ones before it, newest first. See `History`."""
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
         self._histories.append(History(self._another(), name, path, limit))
         return self._histories[-1]
 
     def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """Return the versions of many files, newest first, from one fetch of the last commits; see `versions_of`."""
+        """Return the versions of many files, newest first, from one fetch of the last commits. See `versions_of`."""
         remote = self._another()
         try:
             return versions_of(remote, base_branch_name(branch), tuple(dict.fromkeys(paths)), most)
@@ -152,7 +152,7 @@ class BareRepository:
         return held or Landing(self._send(change, made, there), made.tree, through=self.through)
 
     def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
-        """Push the commit, signed if required, and return its id. `there`: where the head branch is, or ""."""
+        """Push the commit, signed if required, and return its id. `there` is the tip of the head branch, or ""."""
         base, head = change.destination.base, change.destination.head
         commit = made.commit
         if self._signer is not None:  # the same commit, but signed
@@ -163,9 +163,10 @@ class BareRepository:
         return commit
 
     def _held(self, change: Changeset, made: fast_import.Made) -> tuple[Landing | None, str]:
-        """(the branch that already holds exactly this on the same tip, a head branch's present commit or "").
+        """Return a landing if a branch has exactly this on the same tip, else None; and the head branch's tip.
 
-        On an older tip the same files may still conflict with what the base became.
+        On an older tip, the same files may still conflict with changes to the base. The head branch's tip is "" if it
+        is absent or the base itself.
         """
         base, head = change.destination.base, change.destination.head
         if made.tree == self._root(change.tip):
@@ -205,7 +206,10 @@ class BareRepository:
         return self._trees[oid]
 
     def _twice(self, work: Callable[[], T]) -> T:
-        """Start over with an empty repository, if the server gives no single objects, or the cache is broken."""
+        """Do the work.
+
+        Do it again in an empty repository if the server gives no single objects, or the cache is broken.
+        """
         try:
             try:
                 return work()
@@ -228,7 +232,7 @@ class BareRepository:
             raise git_errors.failure(error.err, self._remote.subject(change.destination.base)) from error
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
-        """Refuse paths for which fast-import would replace a link by a folder, or write `.git/config`."""
+        """Refuse paths with which fast-import would replace a link by a folder, or write `.git/config`."""
         subject = self._remote.subject(change.destination.base)
         for path in change.files:
             if not fast_import.is_path(path):

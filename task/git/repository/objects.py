@@ -37,7 +37,7 @@ class Objects:
         self._talk: Talk | None = None
 
     def read(self, oids: Sequence[str]) -> Mapping[str, Object]:
-        """All of these. Raises `MissingObjectError` for one that is not there: the server sent less than was asked.
+        """Return all of these objects. Raises `MissingObjectError` if the server sent less than was requested.
 
         Raises `SourceError` if they are more than `TOGETHER`: a small pack may hold thousands of large files.
         """

@@ -40,10 +40,10 @@ class _Blob:
 def versions_of(
     remote: Remote, branch: str, paths: Sequence[str], most: int, commits: int = COMMITS
 ) -> Mapping[str, tuple[FileVersion, ...]]:
-    """Each file's text at the branch's tip and the different ones before it, newest first, so many at most.
+    """Return each file's text at the branch's tip and the different ones before it, newest first, at most `most`.
 
-    They come from the branch's last `commits`; a version that is older than these names no commit, and a file that was
-    not there has no versions. Raises `SourceError` for what is no branch, and what `task.git.errors` says of servers.
+    They come from the branch's last `commits`. A version that is older than these has no commit, and a file that is not
+    there has no versions. Raises `SourceError` if there is no such branch, and the errors of `task.git.errors`.
     """
     try:
         try:
@@ -84,7 +84,7 @@ def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
 
 
 def _blobs(read: ReadRaw, commits: Sequence[PastCommit], paths: Sequence[str], most: int) -> dict[str, list[_Blob]]:
-    """Yield the blobs of each file along these commits, newest first."""
+    """Return the blobs of each file along these commits, newest first."""
     found: dict[str, list[_Blob]] = {path: [] for path in paths}
     if not commits:
         return found
