@@ -17,7 +17,7 @@ from task.git.environment import Login
 from task.git.failed import GitFailed
 from task.kubernetes.exec_plugin import ask
 from task.kubernetes.kubeconfig import Plugin, Server
-from task.registry import programs
+from task.registry import login_programs
 from task.secret import Secret
 
 SECRET = "s3cret"
@@ -113,13 +113,13 @@ def test_programs_that_know_a_registrys_login(tmp_path: Path) -> None:
     environ = environ_of(tmp_path)
     answer = 'cat > /dev/null; echo \'{"Username": "u", "Secret": "p"}\''
     program(tmp_path, "docker-credential-ours", answer)
-    programs.helper("ours", "ghcr.io", environ, needed=True)
+    login_programs.helper("ours", "ghcr.io", environ, needed=True)
     told(tmp_path, "docker-credential-ours")
     path = program(tmp_path, "login.sh", "echo u:p")
-    assert programs.script(str(path), environ) == "u:p"
+    assert login_programs.script(str(path), environ) == "u:p"
     told(tmp_path, "login.sh")
     program(tmp_path, "docker-credential-ghcr-login", answer)
-    programs.helper("ghcr-login", "ghcr.io", environ, needed=True)
+    login_programs.helper("ghcr-login", "ghcr.io", environ, needed=True)
     assert f"GITHUB_TOKEN={SECRET}" in (tmp_path / "docker-credential-ghcr-login.env").read_text()
 
 

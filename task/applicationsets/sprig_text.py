@@ -16,7 +16,7 @@ import re2
 from semver import Version
 
 from task.applicationsets.arguments import bounded, items, joined, number, shown, text
-from task.applicationsets.names import normalize, slugify
+from task.applicationsets.name_functions import normalize, slugify
 from task.errors import Malformed
 from task.policy.version_range import parse_range, parse_version
 from task.templates.go_template import FailedTemplate, GoMap

@@ -13,9 +13,9 @@ from task.annotations.lint import Finding, Severity, findings, of_flaw
 from task.annotations.subscription import subscribe
 from task.cli import options
 from task.cli.annotation_lines import line_of
-from task.cli.config_files import config_findings
 from task.cli.holds import held
 from task.cli.records import settings_of
+from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
 from task.errors import Exit
 from task.model import Subscription

@@ -16,9 +16,9 @@ from task.ci.build import build_of
 from task.ci.builder_files import read_built
 from task.ci.builders import with_built
 from task.ci.event import event_images
+from task.ci.job_pull_request import request_event
 from task.ci.masking import mask
 from task.ci.publish import check_places, publish
-from task.ci.pull_request import request_event
 from task.ci.variables import Origin, origin_of
 from task.cli.hold_words import actor_of, destination_of, until_of, words_of
 from task.cli.strange_variables import strange_variables

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from task import shutdown
 from task.errors import RegistryAccessError, RegistryDownError, TaskError
 from task.http import Http, Limits, NoAnswerError, Response
-from task.registry import tokens
+from task.registry import bearer_tokens
 from task.registry.challenge import Challenge, challenges, same_trust
 from task.registry.docker_config import RegistryLogin
 from task.registry.endpoint import Endpoint
@@ -35,7 +35,7 @@ class RegistryApi:
         self._http: Http | None = None  # for the URL that answered first
         self._servers: dict[str, Http] = {}  # token servers, by origin
         self._challenges: tuple[Challenge, ...] = ()
-        self._tokens: dict[tuple[str, RegistryLogin | None], tokens.BearerToken] = {}
+        self._tokens: dict[tuple[str, RegistryLogin | None], bearer_tokens.BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
         self._down: tuple[TaskError, float] | None = None  # why nothing answers, and until when that is believed
@@ -62,7 +62,7 @@ class RegistryApi:
             self._challenges = challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
             known = self._tokens.get((repository, login))
             # A token may end early; but if it is not the one that was sent, another thread has a new one already.
-            if known is not None and sent == tokens.bearer(known.text):
+            if known is not None and sent == bearer_tokens.bearer(known.text):
                 self._tokens.pop((repository, login), None)
             again = self._authorized(repository, login)
             if again and again != sent:
@@ -158,10 +158,10 @@ class RegistryApi:
         bearer = next((challenge for challenge in self._challenges if challenge.scheme == "bearer"), None)
         basic = next((challenge for challenge in self._challenges if challenge.scheme == "basic"), None)
         if login and login.token and (bearer or basic):
-            return tokens.bearer(login.token)
+            return bearer_tokens.bearer(login.token)
         if basic and login and login.password and not (bearer and self._trusts(bearer)):
-            return tokens.basic(login)
-        return tokens.bearer(self._token(bearer, repository, login)) if bearer else {}
+            return bearer_tokens.basic(login)
+        return bearer_tokens.bearer(self._token(bearer, repository, login)) if bearer else {}
 
     def _token(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> Secret:
         key = (repository, login)
@@ -179,7 +179,7 @@ class RegistryApi:
                     hint="a registry's login goes to its own host or domain only, over https",
                 )
             wanted = {"service": challenge.parameters.get("service", ""), "scope": f"repository:{repository}:pull"}
-            known = self._tokens[key] = tokens.fetch(self._server, realm, wanted, login)
+            known = self._tokens[key] = bearer_tokens.fetch(self._server, realm, wanted, login)
             return known.text
 
     def _trusts(self, challenge: Challenge) -> bool:

@@ -13,7 +13,7 @@ from threading import Lock
 
 from task.annotations.credential_source import CredentialSource, parse_credential_source
 from task.errors import AnnotationError, Malformed, RegistryAccessError, RegistryError
-from task.registry import programs
+from task.registry import login_programs
 from task.registry.config_files import config_files
 from task.registry.docker_config import DockerConfig, RegistryLogin, best_key, normal, parse_docker_config, server_of
 from task.secret import Secret
@@ -117,7 +117,7 @@ class Logins:
         if source.kind == "env":
             return _pair(self._environ.get(source.env, ""), f"{where}, variable {source.env}")
         if source.kind == "ext":
-            return _pair(programs.script(source.script, self._environ), f"{where}, script {source.script}")
+            return _pair(login_programs.script(source.script, self._environ), f"{where}, script {source.script}")
         return self._from_secret(source, where, host, repository)
 
     def _from_secret(self, source: CredentialSource, where: str, host: str, repository: str) -> RegistryLogin:
@@ -172,7 +172,7 @@ class Logins:
     def _from_helper(self, name: str, server: str, *, needed: bool) -> RegistryLogin | None:
         """A helper's login for a registry. Each is asked once, because one may take seconds (ECR's asks AWS)."""
         if (name, server) not in self._from_helpers:
-            self._from_helpers[name, server] = programs.helper(name, server, self._environ, needed=needed)
+            self._from_helpers[name, server] = login_programs.helper(name, server, self._environ, needed=needed)
         return self._from_helpers[name, server]
 
 

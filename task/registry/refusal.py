@@ -6,8 +6,8 @@ import re
 
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.http import NoAnswerError, Response
+from task.registry.bearer_tokens import HOW_TO_LOG_IN
 from task.registry.docker_config import HUB, RegistryLogin
-from task.registry.tokens import HOW_TO_LOG_IN
 
 _CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
 _HUB_LIMIT = (

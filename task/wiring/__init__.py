@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from task import shutdown
 from task.applications import Found, is_set
-from task.applications.follow import FollowedApplications
+from task.applications.app_of_apps import FollowedApplications
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
 from task.applications.rendering import Rendering, RenderingError

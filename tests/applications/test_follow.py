@@ -11,8 +11,8 @@ import pytest
 from support import Link, bare_repo, git, needs
 
 from task.applications import Found, is_set
+from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets
-from task.applications.follow import FollowedApplications
 from task.applications.manifest_text import found_in
 from task.applications.rendering import Rendering
 from task.applications.repositories import MOST_REPOSITORIES, Repositories

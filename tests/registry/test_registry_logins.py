@@ -314,7 +314,7 @@ def test_a_script_that_fails(tmp_path: Path, text: str, mode: int, words: str) -
 
 
 def test_a_script_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("task.registry.programs._PATIENCE", {"script": 0.3})
+    monkeypatch.setattr("task.registry.login_programs._PATIENCE", {"script": 0.3})
     began = time.monotonic()
     with pytest.raises(RegistryDownError, match="within"):
         of_annotation(f"ext:{script(tmp_path, 'sleep 20')}", execute=True)

@@ -14,11 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 from task.errors import Malformed
+from task.templates.go_template.execute import Run
 from task.templates.go_template.functions import BUILTINS, NAMES, Builtin
 from task.templates.go_template.literals import go_bytes
 from task.templates.go_template.nodes import AnyMap, FailedTemplate, GoMap, Node
 from task.templates.go_template.parse import read
-from task.templates.go_template.run import Run
 
 __all__ = ["AnyMap", "FailedTemplate", "GoMap", "Language", "Template", "parse"]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from task.errors import Malformed
 from task.templates.go_template import literals
 from task.templates.go_template.functions import NAMES
+from task.templates.go_template.lexer import Token, malformed, scan
 from task.templates.go_template.nodes import (
     DEEPEST,
     LONGEST_TEMPLATE,
@@ -25,7 +26,6 @@ from task.templates.go_template.nodes import (
     Text,
     Variable,
 )
-from task.templates.go_template.scan import Token, malformed, scan
 
 OPERANDS = frozenset(("string", "raw", "char", "number", "nil", "field", "dot", "word", "variable", "left"))
 
