@@ -1,6 +1,6 @@
 """`--wait --on-failure rollback`, from the push to the commit that puts back: what is put back, and what is told."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,11 @@ import pytest
 from clusters import app
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import at, operated
-from runs import KUSTOMIZATION, target
+from runs import KUSTOMIZATION, WEB, target
 from support import Result, commit, git, image_update, show
-from test_wait_runs import Play, Played, by_hand, good, hook_fails, old, played, stuck, versioned, waiting
+from test_wait_runs import OLD_ONE, Play, Played, by_hand, good, hook_fails, old, played, stuck, versioned, waiting
 
+BACK = f"rolled back: {WEB} is held at 1.0.0; "
 ON_FAILURE = ("--on-failure", "rollback", "--wait-timeout", "6")
 
 
@@ -23,6 +24,28 @@ def server() -> Iterator[ArgoCDServer]:
 
 def undoing(server: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
     return waiting(server, *ON_FAILURE, *more, **others)
+
+
+def then(*plays: Play) -> Play:
+    """What is played for the update, and then for the rollback."""
+    left = iter(plays)
+
+    def play(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
+        return next(left)(one, tip)
+
+    return play
+
+
+def nothing_to_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    """The failed sync has changed nothing, so what Git says again is what runs."""
+    failed = operated("Failed", revision="b" * 40)
+    states = [at(one, "Synced", "Healthy", revision=tip, compared=at_, operation=failed) for at_ in (13, 14, 15, 16)]
+    return [{**state, "status": {**state["status"], "summary": OLD_ONE}} for state in states]
+
+
+def synced_again(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    states = good(one, tip)
+    return [*states[:-1], {**states[-1], "status": {**states[-1]["status"], "summary": OLD_ONE}}]
 
 
 def warnings(result: Result) -> list[str]:
@@ -78,6 +101,8 @@ def test_a_sync_that_takes_too_long_goes_back(tmp_path: Path, server: ArgoCDServ
     result = undoing(server)
     assert (result.code, [one["rollback"] for one in result.json["commits"]]) == (6, [False, True])
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
+    why = "the time of --wait-timeout is over"
+    assert warnings(result) == [f"{BACK}whether the Application is healthy again is not known: {why}"]
 
 
 def during(server: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
@@ -109,6 +134,45 @@ def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(tmp_path: Path, serve
     result = undoing(server)
     assert (result.code, result.json["status"]) == (75, "failed")
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+
+
+@pytest.mark.parametrize("again", [nothing_to_sync, synced_again])
+def test_a_version_that_is_back_is_healthy_again(tmp_path: Path, server: ArgoCDServer, again: Play) -> None:
+    played(server, tmp_path, web=then(hook_fails, again))
+    result = undoing(server, "--wait-timeout", "20")
+    assert result.code == 6
+    assert warnings(result) == [BACK + "the Application is healthy again"]
+
+
+def test_a_version_that_is_back_and_fails_as_well_is_an_error(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=hook_fails)
+    result = undoing(server, "--wait-timeout", "20")
+    assert (result.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (6, True)
+    cause, back = (one["message"] for one in result.json["errors"] if one["severity"] == "error")
+    assert "PreSync hook Job migrate" in cause
+    assert back == f"{BACK}the Application is not healthy again: {cause}"
+
+
+def test_a_version_that_is_not_back_in_time(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=then(hook_fails, stuck))
+    result = undoing(server)
+    assert result.code == 6
+    (told,) = warnings(result)
+    assert told.startswith(f"{BACK}the Application is not healthy again yet: the sync is running")
+    hint = result.json["errors"][-1]["hint"]
+    assert hint.startswith(f"image-update wait argocd/web --revision {git(repo, 'rev-parse', 'main')}; once the cause")
+
+
+def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(tmp_path: Path, server: ArgoCDServer) -> None:
+    def gone(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+        server.faults.extend([Fault(503)] * 50)
+        return stuck(one, tip)
+
+    played(server, tmp_path, web=then(hook_fails, gone))
+    result = undoing(server)
+    assert result.code == 6
+    (told,) = warnings(result)
+    assert told.startswith(f"{BACK}whether the Application is healthy again is not known: ")
 
 
 def test_it_is_told_in_text(tmp_path: Path, server: ArgoCDServer) -> None:

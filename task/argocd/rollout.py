@@ -149,7 +149,6 @@ def _running(view: View) -> Rollout | None:
     if isinstance(count, int) and count > 0:
         # The phase stays Running until the last attempt has failed. An Application without a `retry` has five more
         # attempts, which take five minutes.
-        # five more attempts, which take five minutes.
         tries = f"{count} of {limit}" if limit else str(count)
         why = listed(failures(view.operation))
         hint = "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from task.model import Application, Commit, Decision, Image, Problem
 from task.pipeline.changeset import Stray, Wording
@@ -89,12 +90,23 @@ class RolloutEnd:
 
 
 @dataclass(frozen=True)
+class Recovery:
+    """Whether an Application is healthy again after a rollback."""
+
+    application: str  # namespace/name
+    state: Literal["healthy", "failed", "late", "unknown"]  # late: not healthy when the time was over
+    because: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
 class Followed:
     """The result of refreshing Argo CD, and of waiting for its rollouts."""
 
     problems: tuple[Problem, ...] = ()
     failures: tuple[Failure, ...] = ()
     ends: tuple[RolloutEnd, ...] = ()  # with --wait; an Application with an unknown end is left out
+    recoveries: tuple[Recovery, ...] = ()  # of what was rolled back
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from task.model import (
     FileVersion,
     Landing,
     Place,
-    Problem,
     Proposal,
     Proposed,
     Question,
@@ -148,7 +147,8 @@ class World:
     page: Callable[[Application], str] = lambda _application: ""
     live: Callable[[], LiveApplications] | None = None  # only if Applications come from the cluster or Argo CD
     follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # refreshes Argo CD, and waits
-    tell: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # refreshes Argo CD, without waiting
+    # the same after a rollback, within the time that `follow` has left
+    follow_back: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
     # metadata of annotated Applications that `applications` left out, because of their images or the narrowing options
     passed_over: Callable[[], Sequence[Application]] = lambda: ()
     # identifies the login for an Application; updates may share a commit if the texts are equal

@@ -171,15 +171,18 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 def undo(
     failures: Sequence[Failure], asks: Sequence[Ask], now: str, job: Job, world: World
 ) -> tuple[tuple[Commit, ...], tuple[Problem, ...]]:
-    """Restore what was there before these failed rollouts, unless Git has changed since this run wrote it."""
+    """Restore what was there before these failed rollouts, unless Git has changed since this run wrote it.
+
+    The problems also say whether the Applications are healthy again.
+    """
     again, problems = asks_to_undo(failures, asks, now)
     done = Outcome()
     if again:
         back = job_to_undo(job, again)
         for outcome in deliver_all(by_login(by_repository(Matched(tuple(again), (), ()), back), world), back, world):
             done = done.plus(outcome)
-    told = world.tell([one for one in done.landed if not one.request])
-    return as_rollback(done.commits), (*problems, *told_of(done), *told)
+    followed = world.follow_back([one for one in done.landed if not one.request])
+    return as_rollback(done.commits), (*problems, *told_of(done, followed.recoveries), *followed.problems)
 
 
 def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from task.errors import Exit
 from task.image import live_image
 from task.model import Commit, Decision, Hold, Problem
 from task.pipeline.decide import Ask
-from task.pipeline.job import Failure, Job, Outcome
+from task.pipeline.job import Failure, Job, Outcome, Recovery
 from task.pipeline.weigh import Intent
 from task.policy.order import version_of
 from task.templates.trailers import REFERENCE
@@ -19,6 +20,13 @@ from task.text import one_line, shortened, without_logins
 
 BY = "image-update --on-failure rollback"
 LONGEST = 300  # characters of the cause that a hold quotes
+# What a report says of an Application after its rollback, followed by the cause.
+_AGAIN: Mapping[str, str] = {
+    "healthy": "the Application is healthy again",
+    "late": "the Application is not healthy again yet",
+    "failed": "the Application is not healthy again",
+    "unknown": "whether the Application is healthy again is not known",
+}
 
 
 def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> tuple[list[Ask], list[Problem]]:
@@ -72,8 +80,12 @@ def as_rollback(commits: Iterable[Commit]) -> tuple[Commit, ...]:
     return tuple(replace(one, rollback=True) for one in commits)
 
 
-def told_of(undone: Outcome) -> list[Problem]:
-    """Return a line for each update that was undone, or was not. A failure is an error."""
+def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Problem]:
+    """Return a line for each update that was undone, or was not. A failure is an error.
+
+    Its exit code is that of the failed rollout, which made the rollback necessary.
+    """
+    ends = {one.application: one for one in recoveries}
     proposed = {app: one.pull_request for one in undone.commits if one.head != one.branch for app in one.applications}
     found = []
     for one in undone.decisions:
@@ -83,7 +95,14 @@ def told_of(undone: Outcome) -> list[Problem]:
             because = f"{request} rolls {name} back" if request else f"rolled back: {name} is held at"
             because = f"{because} {'to ' if request else ''}{one.candidate.version}"
             hint = f"once the cause is repaired: image-update release {app}"
-            found.append(Problem(app, "rollout", because, hint, "warning"))
+            end = None if request else ends.get(app)
+            if end:
+                because = f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
+                hint = f"{end.hint}; {hint}" if end.hint else hint
+            if end and end.state == "failed":
+                found.append(Problem(app, "rollout", because, hint, exit=int(Exit.ROLLOUT)))
+            else:
+                found.append(Problem(app, "rollout", because, hint, "warning"))
         elif verdict.verdict == "error":
             because = f"not rolled back: {verdict.because}"
             found.append(Problem(app, verdict.rule, because, verdict.hint, exit=verdict.exit))

@@ -27,7 +27,7 @@ from task.applications.work_tree import locate as find
 from task.errors import TaskError, UsageError
 from task.git.ancestry import Lineage
 from task.git.command import Git
-from task.model import Image, Problem, Question, Subscription
+from task.model import Image, Question, Subscription
 from task.once import once
 from task.output.log import Log
 from task.pipeline.discover import FoundManifest, Scope
@@ -102,12 +102,12 @@ def world_of(
         return (found.repo, found.branch, found.path) if found else None
 
     follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # noqa: E731
-    tell: Callable[[Sequence[Landed]], Sequence[Problem]] = lambda _landed: ()  # noqa: E731
+    follow_back = follow
     if argo and not settings.dry:
         from task.wiring.follow import Follow
 
         follow = following = Follow(settings, argo, forges, descends, clients.repository(signer, from_cluster))
-        tell = following.tell
+        follow_back = following.back
     signatures = None
     if settings.verify.wanted:
         from task.wiring.registries import signatures_of
@@ -146,7 +146,7 @@ def world_of(
         page=argo.page if argo else lambda _application: "",
         live=argo.live if argo and argo.kind else None,
         follow=follow,
-        tell=tell,
+        follow_back=follow_back,
         passed_over=argo.passed_over if argo else tuple,
         login=lambda sub: argo.login(sub) if argo and from_cluster and not clients.given_for(sub.repo) else "",
         close=opened.close,

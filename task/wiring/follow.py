@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from task.argocd.rollout_display import told
 from task.argocd.rollout_view import parent_of
-from task.argocd.rollouts import Awaited, Judge, refresh
+from task.argocd.rollouts import Awaited, Judge, Row, refresh
 from task.argocd.running import Expected, expecting
 from task.errors import Exit, TaskError
 from task.kubernetes.client import APPLICATIONS
 from task.kubernetes.events import updated_event
 from task.model import Problem
-from task.pipeline.job import Failure, Followed, Landed, RolloutEnd
+from task.pipeline.job import Failure, Followed, Landed, Recovery, RolloutEnd
 from task.pipeline.move import change_of
 from task.pipeline.undo import not_undone
 from task.settings import Settings
@@ -26,6 +26,7 @@ from task.wiring.merging import Merges
 from task.wiring.waiting import Descends, all_of, holding, judge_of, watch
 
 Severity = Literal["error", "warning"]
+_LEAST = 1.0  # seconds that have to be left for another wait
 
 
 class Follow:
@@ -45,6 +46,7 @@ class Follow:
         self._problems: list[Problem] = []
         self._failures: list[Failure] = []
         self._ends: dict[str, RolloutEnd] = {}
+        self._late = 0.0  # when the time for rollouts is over
 
     def __call__(self, landed: Sequence[Landed]) -> Followed:
         """Refresh and wait. Every failure is a separate problem, because what has landed stays."""
@@ -59,12 +61,44 @@ class Follow:
             self._guarded(lambda: self._refresh(written), "warning")
         return Followed(tuple(self._problems), tuple(self._failures), tuple(self._ends.values()))
 
-    def tell(self, landed: Sequence[Landed]) -> tuple[Problem, ...]:
-        """Make Argo CD refresh what landed, without waiting for it."""
+    def back(self, landed: Sequence[Landed]) -> Followed:
+        """Refresh what was rolled back, and see within the time that is left whether it is healthy again.
+
+        Nothing here is an error: the exit code says how the update ended.
+        """
         self._problems = []
-        if self._given.refresh and self._argo.kind:
-            self._guarded(lambda: self._refresh([one for one in landed if one.arrives]), "warning")
-        return tuple(self._problems)
+        there = [one for one in landed if one.arrives and self._follows(one)]
+        left = self._late - time.monotonic()
+        # the wait itself refreshes the Applications that it waits for
+        if self._given.refresh and (left < _LEAST or self._given.parents):
+            self._guarded(lambda: self._refresh(there), "warning")
+        recoveries = self._recoveries(there, left) if there else ()
+        return Followed(tuple(self._problems), recoveries=recoveries)
+
+    def _recoveries(self, there: Sequence[Landed], left: float) -> tuple[Recovery, ...]:
+        applications = {of[0].application.key: of for of in _by_application(there)}
+        # An Application may have sources of several repositories, and the command waits for one commit.
+        waits = {key: f"image-update wait {key} --revision {of[0].commit}" for key, of in applications.items()}
+        if left < _LEAST:
+            why = "the time of --wait-timeout is over"
+            return tuple(Recovery(key, "unknown", why, hint) for key, hint in waits.items())
+        self._argo.log("info", "waiting until what was rolled back is healthy again")
+        try:
+            rows, errors = self._watched(applications, left)
+        except TaskError as error:
+            return tuple(Recovery(key, "unknown", str(error), hint) for key, hint in waits.items())
+        found = []
+        for row in rows:
+            key = row.application
+            if failed := errors.get(key):
+                found.append(Recovery(key, "unknown", failed.message.removeprefix(f"{key}: "), waits[key]))
+            elif row.state == "synced-and-healthy":
+                found.append(Recovery(key, "healthy", row.warning))
+            elif row.state == "timed-out":
+                found.append(Recovery(key, "late", row.because, waits[key]))
+            else:
+                found.append(Recovery(key, "failed", told(row), row.hint))
+        return tuple(found)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
         try:
@@ -136,18 +170,23 @@ class Follow:
         hint = "wait for what deploys it: image-update wait APP --revision SHA"
         self._problems.append(Problem(one.application.key, "rollout", f"not waited for: {why}", hint, "warning"))
 
-    def _wait(self, landed: Sequence[Landed]) -> None:
+    def _watched(
+        self, applications: Mapping[str, Sequence[Landed]], limit: float
+    ) -> tuple[tuple[Row, ...], Mapping[str, TaskError]]:
+        """Wait for the rollouts of these Applications, as `watch` does."""
         awaited = []
-        applications = {of[0].application.key: of for of in _by_application(landed)}
         for of in applications.values():
             judge = all_of([self._judge(one) for one in of])
             if self._given.expect_image:
                 judge = _running(judge, expected(of, self._repository))
             awaited.append(Awaited(of[0].application.namespace, of[0].application.name, judge))
         argo = self._argo
-        rows, errors = watch(
-            argo.patient(), awaited, self._given.limit, argo.environ, argo.log, refresh=self._given.refresh
-        )
+        return watch(argo.patient(), awaited, limit, argo.environ, argo.log, refresh=self._given.refresh)
+
+    def _wait(self, landed: Sequence[Landed]) -> None:
+        applications = {of[0].application.key: of for of in _by_application(landed)}
+        self._late = time.monotonic() + self._given.limit
+        rows, errors = self._watched(applications, self._given.limit)
         bad = 0
         for row in rows:
             key = row.application
@@ -167,7 +206,7 @@ class Follow:
                     self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
             bad += row.state != "synced-and-healthy"
         if bad and len(rows) > 1:
-            argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
+            self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _judge(self, one: Landed) -> Judge:
         """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
