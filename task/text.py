@@ -12,8 +12,19 @@ import re
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _LOGIN = re.compile(r"(ssh://[^\s/@:'\"]*):[^\s/@'\"]*(?=@)|(?<!ssh)(://)[^\s/@'\"]*@", re.IGNORECASE)
+_ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
 # In JSON, the `#` before a bracket becomes \u0023, which every JSON reader turns back.
 _JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
+
+
+def is_name(text: str) -> bool:
+    """Whether a commit may name its author so. Git puts the address between < and >."""
+    return text.isprintable() and not set(text) & set("<>")
+
+
+def is_address(text: str) -> bool:
+    """Whether the text is an e-mail address alone. Git takes any text, but hosts find no person for it."""
+    return text.isprintable() and _ADDRESS.fullmatch(text) is not None
 
 
 def printable(text: str) -> str:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 
 from task.errors import UsageError
+from task.text import is_address, is_name
 
 ENV_PREFIX = "IMAGE_UPDATE_"
 RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # prefix of the lines in a dotenv file that one job passes to the next
@@ -104,13 +105,24 @@ def commit_id(param: typer.CallbackParam, value: str) -> str:
     return text
 
 
-def author_part(context: typer.Context, param: typer.CallbackParam, value: str) -> str:
-    """Return a name or an address that git accepts; "" if none is given, since the repository's config may have one."""
+def author_name(context: typer.Context, param: typer.CallbackParam, value: str) -> str:
+    """Return a name that git accepts; "" if none is given, since the repository's config may have one."""
     if not _is_given(context, param) or not value.strip():
         return ""
     text = one_text(param, value)
-    if not text.isprintable() or set(text) & set("<>"):
-        raise wrong(param, text, "a name or address that Git takes", "leave out < > and control characters")
+    if not is_name(text):
+        hint = "leave out < > and control characters; --git-author-email takes the address"
+        raise wrong(param, text, "a name that Git takes", hint)
+    return text
+
+
+def author_email(context: typer.Context, param: typer.CallbackParam, value: str) -> str:
+    """Return an e-mail address; "" if none is given, since the repository's config may have one."""
+    if not _is_given(context, param) or not value.strip():
+        return ""
+    text = one_text(param, value)
+    if not is_address(text):
+        raise wrong(param, text, "an e-mail address", "write the address alone, such as bot@example.com")
     return text
 
 
@@ -480,7 +492,7 @@ Atomic = Annotated[
 ]
 GitAuthorName = Annotated[
     str,
-    option("--git-author-name", COMMIT, "Name of the commit's author and committer.", "NAME", read=author_part),
+    option("--git-author-name", COMMIT, "Name of the commit's author and committer.", "NAME", read=author_name),
 ]
 GitAuthorEmail = Annotated[
     str,
@@ -489,7 +501,7 @@ GitAuthorEmail = Annotated[
         COMMIT,
         "E-mail address of the commit's author and committer.",
         "ADDRESS",
-        read=author_part,
+        read=author_email,
     ),
 ]
 CommitMessageTemplate = Annotated[

@@ -16,7 +16,7 @@ from task.repository_config.config import EVERYTHING, NO_CONFIG, PATH, Freeze, M
 from task.repository_config.freezes import check_schedule, seconds_of, zone_of
 from task.repository_config.globs import name_glob, path_glob
 from task.templates.trailers import KEY as TRAILER_KEY
-from task.text import shortened
+from task.text import is_address, is_name, shortened
 
 T = TypeVar("T")
 LARGEST = 256 * 1024  # characters
@@ -238,8 +238,8 @@ class _Reader:
             self._templates.setdefault(template, self._line(commit["template"]))
         lists = {key: read(requests, "pullRequests.", key, self._labels_or_people) for key in _LISTS}
         return Wishes(
-            author_name=read(commit, "commit.", "authorName", self._part_of_a_person),
-            author_email=read(commit, "commit.", "authorEmail", self._part_of_a_person),
+            author_name=read(commit, "commit.", "authorName", self._name),
+            author_email=read(commit, "commit.", "authorEmail", self._address),
             template=template,
             trailers=read(commit, "commit.", "trailers", self._trailers),
             sign_off=read(commit, "commit.", "signOff", self._flag),
@@ -253,10 +253,18 @@ class _Reader:
             pin_digest=read(fields, "", "pinDigest", self._flag),
         )
 
-    def _part_of_a_person(self, node: Node, what: str) -> str:
+    def _name(self, node: Node, what: str) -> str:
         text = self._text_of(node, what)
-        if not text.isprintable() or set(text) & set("<>"):
-            raise self._wrong(node, f"{what} is not a name or address that Git takes", "leave out < >")
+        if not is_name(text):
+            hint = "leave out < > and control characters; authorEmail takes the address"
+            raise self._wrong(node, f"{what} is not a name that Git takes", hint)
+        return text
+
+    def _address(self, node: Node, what: str) -> str:
+        text = self._text_of(node, what)
+        if not is_address(text):
+            hint = "write the address alone, such as bot@example.com"
+            raise self._wrong(node, f"{what} is not an e-mail address", hint)
         return text
 
     def _path(self, node: Node, what: str) -> str:

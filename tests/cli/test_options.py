@@ -190,7 +190,8 @@ def with_value(one: TyperParam) -> tuple[str, Any]:
         return "k=v", (("k", "v"),)
     if name == "render":
         return "kustomize", ("kustomize",)
-    text = "abcdef1234" if name == "source-commit" else "a-text"
+    texts = {"source-commit": "abcdef1234", "git-author-email": "a@text", "html": "a-text.html"}
+    text = texts.get(name, "a-text")
     return text, (text,) if name in WORDS | LINES else text
 
 
@@ -309,8 +310,13 @@ API = ("--commit-through", "github")
         (["--source-commit", "abc123"], "--source-commit: 'abc123' is not the id of a commit"),
         (["--trailer", "x"], "--trailer: 'x' is not of the form KEY=VALUE"),
         (["--rewrite-url", "=x"], "--rewrite-url: '=x' is not of the form PREFIX=REPLACEMENT"),
-        (["--git-author-name", "a<b"], "--git-author-name: 'a<b' is not a name or address that Git takes"),
-        (["--git-author-email", "a\x07b"], r"--git-author-email: 'a\x07b' is not a name or address that Git takes"),
+        (["--git-author-name", "a<b"], "--git-author-name: 'a<b' is not a name that Git takes"),
+        (["--git-author-name", "a\nb"], r"--git-author-name: 'a\nb' is not a name that Git takes"),
+        (["--git-author-email", "a\x07@b"], r"--git-author-email: 'a\x07@b' is not an e-mail address"),
+        (["--git-author-email", "a@b\nc"], r"--git-author-email: 'a@b\nc' is not an e-mail address"),
+        (["--git-author-email", "jane"], "--git-author-email: 'jane' is not an e-mail address"),
+        (["--git-author-email", "@example.com"], "--git-author-email: '@example.com' is not an e-mail address"),
+        (["--git-author-email", "Jane <a@b>"], "--git-author-email: 'Jane <a@b>' is not an e-mail address"),
         (["--verify-identity", "me"], "--verify-identity is given alone"),
         (
             ["--verify", "k", "--verify-identity", "me", "--verify-issuer", "https://i"],

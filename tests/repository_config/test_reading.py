@@ -93,7 +93,12 @@ MISTAKES = [
     ("version: 1\npullRequests:\n  group: team\n", 3, "'team' is no group"),
     ("version: 1\npullRequests:\n  labels: x\n", 3, "pullRequests.labels is not a list"),
     ("version: 1\npullRequests:\n  labels:\n  - ok\n  -\n", 5, "an entry of pullRequests.labels is not a text"),
-    ("version: 1\ncommit:\n  authorName: a<b\n", 3, "is not a name or address that Git takes"),
+    ("version: 1\ncommit:\n  authorName: a<b\n", 3, "commit.authorName is not a name that Git takes"),
+    ('version: 1\ncommit:\n  authorName: "a\\nb"\n', 3, "commit.authorName is not a name that Git takes"),
+    ("version: 1\ncommit:\n  authorEmail: jane\n", 3, "commit.authorEmail is not an e-mail address"),
+    ("version: 1\ncommit:\n  authorEmail: Jane <a@b>\n", 3, "commit.authorEmail is not an e-mail address"),
+    ('version: 1\ncommit:\n  authorEmail: "a@b\\nc"\n', 3, "commit.authorEmail is not an e-mail address"),
+    ('version: 1\ncommit:\n  authorEmail: " "\n', 3, "commit.authorEmail is empty"),
     ("version: 1\ncommit:\n  template: ../secret\n", 3, "is not a path within the repository"),
     ("version: 1\ncommit:\n  template: /etc/passwd\n", 3, "is not a path within the repository"),
     ("version: 1\ncommit:\n  trailers:\n    a b: c\n", 4, "'a b' is not a key"),
@@ -247,7 +252,8 @@ match = st.dictionaries(
 commits = st.fixed_dictionaries(
     {},
     optional={
-        "authorName": texts, "authorEmail": texts, "template": st.just("a/b"), "signOff": st.booleans(),
+        "authorName": texts, "authorEmail": st.sampled_from(["a@b", " 1+deploy[bot]@users.example.com"]),
+        "template": st.just("a/b"), "signOff": st.booleans(),
         "trailers": st.dictionaries(st.sampled_from(["A", "B-c"]), texts),
     },
 )  # fmt: skip
