@@ -95,9 +95,9 @@ def _missing(param: Any, what: str = "is missing") -> UsageError:
 
 
 def as_given(error: UsageError, variables: Mapping[str, str]) -> UsageError:
-    """Return the error with the variable that the value came from. `variables`: flags and their variables."""
-    flag = re.match(r"(--[a-z-]+|APP\.\.\.)", error.message)
-    if flag is None or flag[1] not in variables:
+    """Return the error with the variables that its values came from. `variables`: flags and their variables."""
+    flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
+    if flags is None:
         return error
-    message = variables[flag[1]] + error.message[flag.end() :]
-    return type(error)(message, hint=error.hint, subject=error.subject)
+    named = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: variables.get(flag[0], flag[0]), flags[0])
+    return type(error)(named + error.message[flags.end() :], hint=error.hint, subject=error.subject)

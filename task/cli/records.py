@@ -226,15 +226,16 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
 def _check_api(git: GitSettings) -> None:
     """Raise `UsageError` for what a commit through GitHub's API cannot have: an author, or our signature."""
     default = GitSettings()
-    for option, is_given in (
+    options = (
         ("--signing-key", bool(git.signing_key)),
         ("--signing-format", bool(git.signing_format)),
         ("--sign-off", git.sign_off),
         ("--git-author-name", git.author.name != default.author.name),
         ("--git-author-email", git.author.email != default.author.email),
-    ):
-        if is_given:
-            raise UsageError(
-                f"{option} and --commit-through github are both given",
-                hint="leave one of them out: the author is whom the token belongs to, and GitHub signs the commit",
-            )
+    )
+    if given := [option for option, is_given in options if is_given]:
+        raise UsageError(
+            f"{', '.join(given)} and --commit-through github are {'all' if given[1:] else 'both'} given",
+            hint=f"leave out --commit-through, or {'the others' if given[1:] else given[0]}: "
+            "the author is whom the token belongs to, and GitHub signs the commit",
+        )

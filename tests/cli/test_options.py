@@ -333,6 +333,10 @@ API = ("--commit-through", "github")
         ([*API, "--sign-off"], "--sign-off and --commit-through github are both given"),
         ([*API, "--git-author-name", "x"], "--git-author-name and --commit-through github are both given"),
         ([*API, "--git-author-email", "x@y"], "--git-author-email and --commit-through github are both given"),
+        (
+            [*API, "--git-author-email", "x@y", "--sign-off", "--signing-key", "k"],
+            "--signing-key, --sign-off, --git-author-email and --commit-through github are all given",
+        ),
     ],
 )
 def test_a_value_that_makes_no_sense(words: list[str], message: str) -> None:

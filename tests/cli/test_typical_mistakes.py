@@ -108,6 +108,9 @@ IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications 
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
     --verify-identity is given alone
     give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so
+IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key k
+    --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github are all given
+    leave out --commit-through, or the others: the author is whom the token belongs to, and GitHub signs the commit
 status --html web
     --html: is 'web' a file or an Application?
     for a file, write --html=web; for an Application, write web --html
