@@ -594,6 +594,7 @@ class Report:
     exit: int
     timings: Timings | None = None  # None for a run that failed before it began, such as for a usage error
     dry: bool = False  # whether it only says what would happen
+    undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
         images = ", ".join(image.reference for image in report.images[:10])
         description = f"{report.command} of {images} for {len(commit.applications)} Applications"
         kind, content = PROPOSED, {"description": description, **content}
-    changes = [_change(decision) for decision in report.decisions if _belongs(decision, commit)]
+    decisions = report.undone if commit.rollback else report.decisions
+    changes = [_change(decision) for decision in decisions if _belongs(decision, commit)]
     return {
         "specversion": "1.0",
         "id": identity,
@@ -59,6 +60,7 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
                 "tree": commit.tree,
                 "pullRequest": commit.pull_request,
                 "attempts": commit.attempts,
+                "rollback": commit.rollback,
                 "applications": list(commit.applications[:_MOST]),
                 "applicationsCount": len(commit.applications),
                 "files": list(commit.files[:_MOST]),

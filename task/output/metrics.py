@@ -28,6 +28,7 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "decisions_total": ("counter", "Decisions, by verdict and the rule that made them.", ("rule", "verdict")),
     "commits_total": ("counter", "Commits that landed.", ()),
     "attempts_total": ("counter", "Push attempts for these commits; more than one each if others pushed as well.", ()),
+    "rollbacks_total": ("counter", "Commits that restored the earlier version, because a rollout failed.", ()),
     "problems_total": ("counter", "Errors and warnings.", ("severity",)),
     "run_seconds_total": ("counter", "Seconds that runs took.", ()),
     "last_run_timestamp_seconds": ("gauge", "End of the last run.", ()),
@@ -39,6 +40,7 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "last_run_decisions": ("gauge", "Decisions of the last run, by verdict and rule.", ("rule", "verdict")),
     "last_run_commits": ("gauge", "Commits of the last run.", ()),
+    "last_run_rollbacks": ("gauge", "Commits of the last run that restored the earlier version.", ()),
     "last_run_pull_requests": ("gauge", "Pull requests of the last run.", ()),
     "last_run_attempts": ("gauge", "Attempts that the commits of the last run took.", ()),
 }  # fmt: skip
@@ -81,6 +83,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
+    rollbacks = sum(commit.rollback for commit in landed)
     verdicts = [decision.verdict for decision in report.decisions]
     decisions: Samples = Counter((str(verdict.rule), str(verdict.verdict)) for verdict in verdicts)
     number, seconds, kept = counts(report), round(seconds, 3), _kept(before)
@@ -89,6 +92,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
         "decisions_total": decisions,
         "commits_total": {(): len(landed)},
         "attempts_total": {(): attempts},
+        "rollbacks_total": {(): rollbacks},
         "problems_total": {
             (severity,): sum(problem.severity == severity for problem in report.problems)
             for severity in ("error", "warning")
@@ -104,6 +108,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
         "last_run_applications": {("considered",): number["applications"], ("matched",): number["matched"]},
         "last_run_decisions": decisions,
         "last_run_commits": {(): len(landed)},
+        "last_run_rollbacks": {(): rollbacks},
         "last_run_pull_requests": {(): sum(bool(commit.pull_request) for commit in report.commits)},
         "last_run_attempts": {(): attempts},
     }

@@ -12,7 +12,7 @@ from dataclasses import replace
 from task import shutdown
 from task.annotations.narrow import check_selector, considered
 from task.errors import TaskError
-from task.model import Commit, Problem, Report, Subscribed, Timings
+from task.model import Decision, Problem, Report, Subscribed, Timings
 from task.output.outcome import exit_code
 from task.pipeline.atomic import without_the_broken
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
@@ -58,15 +58,17 @@ def run(job: Job, world: World) -> Report:
             shown.begin(done.landed)
         followed = world.follow(done.landed)
         problems += followed.problems
+        undone: tuple[Decision, ...] = ()
         if shown:
             problems += shown.end(done.landed, followed)
         if job.undo and followed.failures and not shutdown.code():
             now = of_unix(int(epoch_seconds(job.terms.now) + world.now() - began))
-            commits, told = undo(followed.failures, matched.asks, now, job, world)
-            done, problems = done.plus(Outcome(commits=commits)), problems + told
+            back, told = undo(followed.failures, matched.asks, now, job, world)
+            done, problems = done.plus(Outcome(commits=back.commits)), problems + told
+            undone = back.decisions
         problems += matched.problems
         timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
-        made = replace(report(job, seen, matched, done, problems), timings=timings)
+        made = replace(report(job, seen, matched, done, problems), timings=timings, undone=undone)
     return commented(made, job, world) if job.comment else made
 
 
@@ -170,7 +172,7 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 
 def undo(
     failures: Sequence[Failure], asks: Sequence[Ask], now: str, job: Job, world: World
-) -> tuple[tuple[Commit, ...], tuple[Problem, ...]]:
+) -> tuple[Outcome, tuple[Problem, ...]]:
     """Restore what was there before these failed rollouts, unless Git has changed since this run wrote it.
 
     The problems also say whether the Applications are healthy again.
@@ -182,7 +184,11 @@ def undo(
         for outcome in deliver_all(by_login(by_repository(Matched(tuple(again), (), ()), back), world), back, world):
             done = done.plus(outcome)
     followed = world.follow_back([one for one in done.landed if not one.request])
-    return as_rollback(done.commits), (*problems, *told_of(done, followed.recoveries), *followed.problems)
+    return replace(done, commits=as_rollback(done.commits)), (
+        *problems,
+        *told_of(done, followed.recoveries),
+        *followed.problems,
+    )
 
 
 def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:

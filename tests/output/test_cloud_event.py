@@ -87,6 +87,19 @@ def test_the_type_says_what_is_known(one: Commit, kind: str, subject: str) -> No
     assert ("description" in event["data"]["subject"]["content"]) is (kind == PROPOSED)
 
 
+def test_a_rollback_is_told_as_what_it_is() -> None:
+    """It leads from the new version to the earlier one, and the update's own event to the new one."""
+    back = commit(commit="c" * 40, rollback=True)
+    undone = replace(decision(), candidate=replace(WEB, tag="1.0.0"), current=Reading(tag="1.1.0"))
+    report = Report("run", (WEB,), 1, (decision(),), (commit(), back), (), 6, undone=(undone,))
+    told = [one["data"]["customData"] for one in cloud_events(report, "", NOW)]
+    assert [one["rollback"] for one in told] == [False, True]
+    assert [[(two["from"], two["to"]) for two in one["changes"]] for one in told] == [
+        [("1.0.0", "1.1.0")],
+        [("1.1.0", "1.0.0")],
+    ]
+
+
 def test_what_was_only_predicted_is_not_told() -> None:
     assert events(commit(commit=None)) == ()
 

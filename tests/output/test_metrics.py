@@ -29,7 +29,11 @@ DONE = report(
     decision("update", "admitted"),
     decision("update", "admitted"),
     decision("refuse", "not-newer"),
-    commits=(commit(attempts=3), commit(pull_request="https://git/x/1"), commit(commit=None)),
+    commits=(
+        commit(attempts=3),
+        commit(pull_request="https://git/x/1", rollback=True),
+        commit(commit=None, rollback=True),
+    ),
 )
 
 
@@ -68,6 +72,8 @@ def test_every_line_is_as_prometheus_reads_it() -> None:
         ("last_run_commits", 2),
         ("last_run_pull_requests", 1),
         ("last_run_attempts", 4),
+        ("rollbacks_total", 1),
+        ("last_run_rollbacks", 1),
     ],
 )
 def test_what_a_run_says(series: str, value: float) -> None:
@@ -82,6 +88,7 @@ def test_counters_go_on_and_gauges_do_not() -> None:
     assert found[f"{PREFIX}commits_total"] == 2
     assert found[f"{PREFIX}run_seconds_total"] == 3
     assert found[f"{PREFIX}last_run_commits"] == 0
+    assert (found[f"{PREFIX}rollbacks_total"], found[f"{PREFIX}last_run_rollbacks"]) == (1, 0)
     assert found[f"{PREFIX}last_run_exit_code"] == 75
     assert found[f"{PREFIX}last_success_timestamp_seconds"] == 100
     assert not [series for series in found if "last_run_decisions" in series]

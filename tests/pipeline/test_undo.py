@@ -48,6 +48,7 @@ def test_a_failed_rollout_is_put_back_and_held() -> None:
     assert report.exit == 6
     assert [one.verdict.verdict for one in report.decisions] == ["update"]
     assert [one.rollback for one in report.commits] == [False, True]
+    assert [(one.current.tag, one.candidate.version) for one in report.undone] == [("1.1.0", "1.0.0")]
     assert scene.value == "1.0.0"
     assert len(scene.branch.commits) == 3
     assert notes(report) == [("error", CAUSE), ("warning", f"rolled back: {WEB} is held at 1.0.0")]
