@@ -13,7 +13,7 @@ from task.errors import TaskError
 from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, LONGEST, LONGEST_BODY, WITHOUT_HTML, code, link
 from task.model import Decision, Problem, Report
 from task.output.outcome import counts, current
-from task.output.words import VERDICTS, counted
+from task.output.words import NOT_READ, VERDICTS, counted
 from task.pipeline.job import Job
 from task.pipeline.ports import World
 from task.text import without_logins
@@ -52,7 +52,8 @@ def text_of(report: Report, job: Job, mark: str, longest: int = LONGEST) -> str:
     problems = _problems(report)
     start = f"### Image Update: {numbers or 'no Application tracks this build'}\n\nPlan for {images}"
     room = longest - sum(map(len, (start, HEAD, problems, end, mark))) - 100
-    table = _table(report.decisions, room) if report.decisions else f"{report.considered} Applications were read."
+    read = "1 Application was read." if report.considered == 1 else f"{report.considered} Applications were read."
+    table = _table(report.decisions, room) if report.decisions else read
     return "\n\n".join(part for part in (start, table, problems, end, mark) if part) + "\n"
 
 
@@ -63,7 +64,9 @@ def _table(decisions: Iterable[Decision], room: int) -> str:
     for one in ordered:
         name, version = one.subscription.entry.image.name, one.candidate.version
         image = f"{name}{'@' if not one.candidate.tag else ':'}{version}" if version else name
-        cells = (code(one.subscription.application.key), code(image), code(current(one) or ""))
+        now = current(one)
+        was = code(now) if now else "(none)" if one.kind else NOT_READ
+        cells = (code(one.subscription.application.key), code(image), was)
         decided = f"{VERDICTS[one.verdict.verdict]} {code(one.verdict.rule)}"
         row = f"| {' | '.join(cells)} | {decided} | {code(without_logins(one.verdict.because))} |"
         room -= len(row) + 1

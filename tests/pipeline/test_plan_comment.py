@@ -12,7 +12,7 @@ from reports import decision, report
 from runner_rules import ATTACKS
 
 from task.errors import CredentialsError, TaskError
-from task.model import Application, Problem, Report, Verdict
+from task.model import Application, Problem, Reading, Report, TargetKind, Verdict
 from task.pipeline.job import Job, PlanComment, PullRequestOptions
 from task.pipeline.plan_comment import commented, text_of
 from task.pipeline.ports import Comments, World
@@ -58,7 +58,14 @@ planned by [`runs/7`](https://ci.example.com/runs/7) · Nothing was written.
 def test_nobody_takes_it() -> None:
     shown = text_of(report(command="plan"), JOB, MARK)
     assert shown.startswith("### Image Update: no Application tracks this build\n")
-    assert "1 Applications were read." in shown
+    assert "1 Application was read." in shown
+    assert "7 Applications were read." in text_of(replace(report(command="plan"), considered=7), JOB, MARK)
+
+
+@pytest.mark.parametrize(("kind", "shown"), [(None, "not read"), ("helm-override", "(none)")])
+def test_a_version_that_is_not_known_has_words(kind: TargetKind | None, shown: str) -> None:
+    unread = replace(decision("error", "target"), current=Reading(), kind=kind)
+    assert f"| `ghcr.io/acme/web:1.1.0` | {shown} | failed `target` |" in text_of(report(unread), JOB, MARK)
 
 
 def evil(text: str) -> Report:
