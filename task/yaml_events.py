@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError as RuamelError
 
 from task.errors import Malformed
 
@@ -22,31 +20,37 @@ Build = Callable[[Iterator[Any]], Any]
 
 
 def parsed(text: str, build: Build) -> Any:
-    """The result of `build` on the events of `text`. Raises `NotYaml`.
+    """Return the result of `build` on the events of `text`. Raises `NotYaml`.
 
     The text must not begin with a byte order mark, which the parsers do not count.
     """
-    attempts: list[tuple[Callable[[str], Iterator[Any]], tuple[type[Exception], ...]]] = []
+    problem: Exception | None = None  # the message of the first parser counts
     if yaml.__with_libyaml__:
-        attempts.append((lambda text: yaml.parse(text, Loader=yaml.CSafeLoader), (yaml.YAMLError, ValueError)))
-    if not attempts or len(text) <= _LARGE:
-        pure = YAML(typ="safe", pure=True)
-        attempts.append((pure.parse, (RuamelError, RecursionError, ValueError)))
-    problem: Exception | None = None
-    for parse, errors in attempts:
         try:
-            return build(parse(text))
+            return build(yaml.parse(text, Loader=yaml.CSafeLoader))
         except Malformed:
             raise
-        except errors as error:
-            problem = problem or error  # the message of the first parser counts
-    raise NotYaml(problem)
+        except (yaml.YAMLError, ValueError) as error:
+            problem = error
+            if len(text) > _LARGE:
+                raise NotYaml(problem) from error
+
+    # Imported here because few runs need it, and it is a thirtieth of the time that every other run takes to start.
+    from ruamel.yaml import YAML  # noqa: PLC0415
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
+
+    try:
+        return build(YAML(typ="safe", pure=True).parse(text))
+    except Malformed:
+        raise
+    except (YAMLError, RecursionError, ValueError) as error:
+        raise NotYaml(problem or error) from error
 
 
 class NotYaml(Malformed):
     """No parser reads the text; `line` counts from 1, and is 0 if the parser names none."""
 
-    def __init__(self, error: Exception | None) -> None:
+    def __init__(self, error: Exception) -> None:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
         self.line = mark.line + 1 if mark is not None else 0

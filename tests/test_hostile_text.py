@@ -26,7 +26,8 @@ from task.output.log import LEVELS, Log
 from task.output.metrics import metrics
 from task.output.outcome import as_json, json_text
 from task.output.report_page import page
-from task.output.report_text import diff_text, plain, table
+from task.output.report_table import diff_text, table
+from task.output.report_text import plain
 from task.output.stdout import write_stdout
 from task.wiring import progress
 

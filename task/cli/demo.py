@@ -16,7 +16,7 @@ from task.errors import Exit
 from task.git.command import Git
 from task.output.console import stdout_console
 from task.output.log import Log
-from task.output.report_text import diff_text
+from task.output.report_table import diff_text
 from task.output.stdout import say
 from task.settings import GitSettings, Settings
 

@@ -10,7 +10,7 @@ from task.cli.html_page import HtmlCommand, write_page
 from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
 from task.output.console import plain_console, stdout_console
-from task.output.report_text import table
+from task.output.report_table import table
 from task.output.saved_report import LARGEST, report_of
 from task.output.stdout import say
 

@@ -30,7 +30,7 @@ def serve(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, pause: floa
     return repo
 
 
-@pytest.mark.parametrize(("count", "fetches"), [(10_000, 1), (10_001, 3)])
+@pytest.mark.parametrize(("count", "fetches"), [(40_000, 1), (40_001, 3)])
 def test_the_server_counts_before_it_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, fetches: int
 ) -> None:
@@ -50,7 +50,7 @@ def test_only_the_first_fetch_tells_whether_it_is_large(tmp_path: Path, monkeypa
     with BareRepository(git_door, str(repo)) as store:
         store.snapshot("main", [Place("apps/web/values.yaml")])
         commit(repo, {"README.md": "new\n"})
-        (tmp_path / "hook").write_text(HOOK.format(count=20_000, pause=1))
+        (tmp_path / "hook").write_text(HOOK.format(count=50_000, pause=1))
         files = store.snapshot("main", [Place("apps/web/values.yaml"), Place("README.md")]).files
     assert {path: file.text for path, file in files.items()} == {
         "apps/web/values.yaml": "tag: v1\n",

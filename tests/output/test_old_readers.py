@@ -10,7 +10,7 @@ from runs import WEB
 from task.image import parse_image
 from task.output.outcome import as_json
 from task.output.report_page import page
-from task.output.report_text import table
+from task.output.report_table import table
 from task.output.saved_report import report_of
 from task.pipeline.job import Job
 from task.pipeline.weigh import Terms

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from task.output.console import console_of, plain_console
-from task.output.report_text import diff_text, table
+from task.output.report_table import diff_text, table
 from task.output.words import change
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
