@@ -457,7 +457,7 @@ class Subscription:
     path: str  # of the target, from the repository's root; for "override", of the file
     repo: str  # the Application's own URL
     base: str = ""  # "" is the repository's default branch
-    head: str = ""  # template of the head branch; "" is the base branch
+    head_template: str = ""  # what `git-branch` has after its colon; "" is the base branch
     method: Literal["git", "argocd"] = "git"
     credentials: str = ""  # "secret:ns/name"; "" is the login for the URL
     fallbacks: tuple[str, ...] = ()

@@ -92,7 +92,7 @@ def _subscriptions(
             path=where.path,
             repo=where.repo,
             base=where.base,
-            head=where.head,
+            head_template=where.head_template,
             method="argocd" if where.method == "argocd" else "git",
             credentials=where.credentials,
             fallbacks=where.fallbacks,

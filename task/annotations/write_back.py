@@ -46,7 +46,7 @@ class Where:
     source: Source
     repo: str
     base: str  # "" is the default branch
-    head: str  # template; "" is the base branch
+    head_template: str  # "" is the base branch
     method: str
     credentials: str
     fallbacks: tuple[str, ...] = ()
@@ -88,7 +88,9 @@ def _settled(places: Iterable[Where], base: str, head: str, method: str, credent
         is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(MANIFESTS)
         folder = place.path if is_folder else posixpath.dirname(place.path)
         home = homes.setdefault((normal_url(place.repo), branch), folder)
-        wheres.append(replace(place, base=branch, head=head, method=method, credentials=credentials, home=home))
+        wheres.append(
+            replace(place, base=branch, head_template=head, method=method, credentials=credentials, home=home)
+        )
     return tuple(wheres)
 
 

@@ -106,7 +106,7 @@ def _ways(policy: Policy, one: ImageStatus) -> list[str]:
     return [
         *(["pin-digest"] if policy.pin_digest else []),
         *(["by pull request"] if sub.pull_request else []),
-        *([f"to the branch {sub.head}"] if sub.head else []),
+        *([f"to the branch {sub.head_template}"] if sub.head_template else []),
     ]
 
 

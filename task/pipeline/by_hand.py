@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.image import split_image_list
 from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Verdict
-from task.pipeline.facts import subject
 from task.pipeline.move import Move, Remember, failed
+from task.pipeline.questions import subject
 from task.pipeline.target import earlier_reading, target_of
 from task.pipeline.weigh import Intent, Situation, deferred, weigh
 from task.policy.judge import same
@@ -73,19 +73,19 @@ def _release(intent: Intent, situation: Situation) -> Move:
     if not intent.whole and (all_held := active(situation.state.hold, now)):
         hint = "release the Application without --image; to hold only some images, name them with hold --image"
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
-    was, waiting = situation.hold, memory.deferred
-    if not (memory.hold or waiting or (intent.whole and situation.state.hold)):
+    was, event = situation.hold, memory.deferred
+    if not (memory.hold or event or (intent.whole and situation.state.hold)):
         return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held")))
     free = replace(memory, hold=None, deferred=None, rollback=None)
     lifted = intent.whole and situation.state.hold is not None
     told = f"released: it was {hold_text(was)}" if was else "released"
-    if waiting is None or intent.discard:
-        dropped = f"; {version_of(waiting)} is dropped" if waiting else "; nothing was deferred"
+    if event is None or intent.discard:
+        dropped = f"; {version_of(event)} is dropped" if event else "; nothing was deferred"
         decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
         return Move(decision, remember=Remember(free, lifted=lifted))
     now_free = replace(situation, memory=free, state=State(None, situation.state.images))
-    move = weigh(now_free, deferred(situation.subscription, waiting))
-    because = f"{told}; {version_of(waiting)} was deferred: {move.decision.verdict.because}"
+    move = weigh(now_free, deferred(situation.subscription, event))
+    because = f"{told}; {version_of(event)} was deferred: {move.decision.verdict.because}"
     decision = replace(move.decision, verdict=replace(move.decision.verdict, because=because))
     memory = move.remember.memory if move.remember and move.remember.memory is not None else free
     return replace(move, decision=decision, remember=Remember(memory, lifted=lifted))

@@ -77,7 +77,7 @@ class Stray:
 
 @dataclass(frozen=True)
 class Draft:
-    """One changeset, and the decisions that it carries out."""
+    """One changeset, and the decisions that it follows."""
 
     changeset: Changeset
     decisions: tuple[Decision, ...]
@@ -103,13 +103,13 @@ def drafts(
     fails becomes `error`.
     """
     branches: dict[str, list[Move]] = {}
-    settled = [move.decision for move in moves if not move.changes and not move.carried]
+    settled = [move.decision for move in moves if not move.changes and not move.kept]
     for move in moves:
         if move.changes:
             branches.setdefault(move.decision.head, []).append(move)
     made = []
     for name, members in branches.items():
-        if all(move.carried for move in members):  # nothing is new, so the head branch stays as it is
+        if all(move.kept for move in members):  # nothing is new, so the head branch stays as it is
             continue
         files, done, rest, strays = _edit(snapshot.files, members, terms)
         files |= _state_files(snapshot, heads.get(name), members, done)
@@ -120,7 +120,7 @@ def drafts(
                 head_commit = heads[name].tip if name in heads else ""
             made.append(replace(_draft(snapshot, name, head_commit, files, done, wording), strays=tuple(strays)))
         else:
-            settled += [move.decision for move in done if not move.carried]
+            settled += [move.decision for move in done if not move.kept]
     return made, settled
 
 
@@ -144,14 +144,14 @@ def _edit(
             if terms.through == "github":
                 refuse_executable(new)
         except TaskError as error:
-            rest += [] if move.carried else [failed(one, error)]
+            rest += [] if move.kept else [failed(one, error)]
             continue
         if not edits and not new:
             # If an earlier move of this commit wrote the same value, this move is done as well.
             written_before = bool(changed) and bool(editor.write(files, target, one.candidate)[0])
             if not written_before:
                 verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
-                rest += [] if move.carried else [replace(one, verdict=verdict)]
+                rest += [] if move.kept else [replace(one, verdict=verdict)]
                 continue
         seen.update(new)
         changed.update(new)
@@ -231,7 +231,7 @@ def _draft(
         message = hold_message(subject(command, about), wording.template, named, sentences, wording.trailers)
     destination = Destination(snapshot.repo, snapshot.branch, head)
     changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit)
-    news = tuple(one.decision for one in done if not one.carried)
+    news = tuple(one.decision for one in done if not one.kept)
     changed = tuple(one for one in named if one.changes)
     of_holds = tuple(hold_changes(snapshot.files, files))
     return Draft(

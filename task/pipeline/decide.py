@@ -30,10 +30,9 @@ from task.model import (
     Written,
 )
 from task.pipeline.by_hand import fulfil
-from task.pipeline.facts import Asked, facts_of, may_ask, merged
 from task.pipeline.move import Move, error_decision
-from task.pipeline.target import SIGNS, live, live_reading, resolve, target_of
-from task.pipeline.target import places as target_places
+from task.pipeline.questions import Questions, facts_of, may_ask, merged
+from task.pipeline.target import SIGNS, first_live, live_reading, resolve, target_of, target_places
 from task.pipeline.weigh import Candidate, Facts, Intent, Situation, Terms, deferred, key_of, weigh
 from task.policy.judge import objection
 from task.policy.order import commits, version_of, why_older
@@ -71,7 +70,7 @@ def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
     if ask.intent:
         return None
     sub, first = ask.subscription, ask.candidates[0]
-    if terms.require_live and not live(sub):
+    if terms.require_live and not first_live(sub):
         because = f"no live image of the Application is {sub.entry.image.name} (--require-live)"
         return Decision(sub, first, Verdict("refuse", "not-live", because))
     if sub.suspended:
@@ -85,7 +84,7 @@ def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
 def places(ask: Ask) -> tuple[Place, ...]:
     """Return what a snapshot must contain to decide about `ask`."""
     sub = ask.subscription
-    subs = (sub, *ask.siblings) if sub.head or sub.pull_request else (sub,)
+    subs = (sub, *ask.siblings) if sub.head_template or sub.pull_request else (sub,)
     found = (place for one in subs for place in target_places(one))
     return (*dict.fromkeys(found), Place(state_path(sub)))
 
@@ -139,7 +138,7 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
     return known or next((name for name in names if name in snapshot.files), names[0]) or "."
 
 
-def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Asked:
+def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Questions:
     """Return what to ask before deciding: how source commits descend, and which facts the rules need."""
     ancestry: dict[tuple[str, str, str], None] = {}
     needed: list[tuple[Question, Fact]] = []
@@ -159,7 +158,7 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Asked:
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
             needed += facts_needed(ask, current, memory if free else replace(memory, deferred=None), terms)
-    return Asked(tuple(ancestry), merged(needed))
+    return Questions(tuple(ancestry), merged(needed))
 
 
 def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
@@ -182,8 +181,10 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
 
 
-def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), said: Reading | None = None) -> Move:
-    """Return the move for one ask. `said` is the head branch's reading, whose updates count as if they were merged."""
+def decide_one(
+    snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), on_head: Reading | None = None
+) -> Move:
+    """Return the move for one ask. `on_head` is what waits on the head branch, which counts as if it were merged."""
     sub, terms = ask.subscription, ask.terms(terms)
     if refused := settled_without_git(ask, terms):
         return Move(_with_git(refused, snapshot, terms))
@@ -199,7 +200,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
         snapshot.branch,
         kind,
         current=_or_live(in_git, sub),
-        in_git=said or in_git,
+        in_git=on_head or in_git,
         state=state,
         memory=state.images.get(key_of(sub), Memory()),
         terms=terms,

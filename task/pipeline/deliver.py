@@ -89,8 +89,8 @@ def drafted(
     requests = heads_of_requests(batch.base, [ask.subscription for ask in governed.asks])
     moves = name_heads(moves, requests, everywhere=job.intent is not None)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
-    asked = list(zip(batch.asks, moves, strict=True))
-    moves = heads.decide_again(asked, heads.more_facts(asked, facts, gather), job.terms, world)
+    decided = list(zip(batch.asks, moves, strict=True))
+    moves = heads.decide_again(decided, heads.more_facts(decided, facts, gather), job.terms, world)
     with contention.clock_paused():
         moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
@@ -107,9 +107,9 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
         return None if job.terms.check == "never" else world.registry((question,)).get(question)
 
     def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
-        asked = questions(snapshot, asks, job.terms)
-        ancestry = {pair: world.ancestry(*pair) for pair in asked.ancestry}
-        answers = world.registry(asked.registry) if asked.registry else {}
+        open_questions = questions(snapshot, asks, job.terms)
+        ancestry = {pair: world.ancestry(*pair) for pair in open_questions.ancestry}
+        answers = world.registry(open_questions.registry) if open_questions.registry else {}
 
         def earlier(path: str, most: int) -> Iterable[str]:
             texts = batch.repository.earlier(snapshot.branch, path, most)

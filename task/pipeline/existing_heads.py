@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from task.model import Place, Snapshot
 from task.pipeline.decide import Ask, places
-from task.pipeline.head_branch import again, carried
+from task.pipeline.head_branch import Decided, again, kept_updates
 from task.pipeline.job import Job
 from task.pipeline.move import Move
 from task.pipeline.ports import Batch, World
@@ -15,9 +15,6 @@ from task.pipeline.pull_request import Request, declined, is_over, requests_of
 from task.pipeline.weigh import Facts, Terms
 
 Gather = Callable[[Snapshot, Sequence[Ask]], Facts]  # asks for what neither the event nor a snapshot says
-
-
-Asked = Sequence[tuple[Ask, Move]]  # each ask of a batch, with the move that was decided for it
 
 
 @dataclass(frozen=True)
@@ -29,31 +26,31 @@ class ExistingHeads:
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
 
-    def more_facts(self, asked: Asked, facts: Facts, gather: Gather) -> Facts:
+    def more_facts(self, decided: Sequence[Decided], facts: Facts, gather: Gather) -> Facts:
         """Return the facts that were gathered for the base, and those that the head branches make necessary."""
         for name, head in self.snapshots.items():
-            more = gather(head, [ask for ask, move in asked if move.decision.head == name])
+            more = gather(head, [ask for ask, move in decided if move.decision.head == name])
             ancestry, answers = {**more.ancestry, **facts.ancestry}, {**more.answers, **facts.answers}
             facts = replace(facts, ancestry=ancestry, answers=answers)
         return facts
 
-    def decide_again(self, asked: Asked, facts: Facts, terms: Terms, world: World) -> list[Move]:
+    def decide_again(self, decided: Sequence[Decided], facts: Facts, terms: Terms, world: World) -> list[Move]:
         """Decide with what waits on the head branches. Updates of other images that wait there are appended."""
         found = []
-        for ask, move in asked:
-            name, decided = move.decision.head, move
+        for ask, move in decided:
+            name, now = move.decision.head, move
             if name in self.snapshots and move.decision.verdict.verdict != "error":
-                decided = again(self.base, self.snapshots[name], ask, terms, facts)
-                decided = replace(decided, decision=replace(decided.decision, head=name))
+                now = again(self.base, self.snapshots[name], ask, terms, facts)
+                now = replace(now, decision=replace(now.decision, head=name))
             if name in self.requests and not ask.intent:  # before the signatures: nobody verifies what is declined
-                decided = declined(decided, self.requests[name], world)
-            found.append((ask, decided))
-        waiting = [
+                now = declined(now, self.requests[name], world)
+            found.append((ask, now))
+        kept = [
             move
             for name, head in self.snapshots.items()
-            for move in carried(self.base, head, [pair for pair in found if pair[1].decision.head == name], terms)
+            for move in kept_updates(self.base, head, [pair for pair in found if pair[1].decision.head == name], terms)
         ]
-        return [*(move for _, move in found), *waiting]
+        return [*(move for _, move in found), *kept]
 
     def without_declined(self, moves: Sequence[Move], world: World) -> list[Move]:
         """Return the moves. A move becomes a refusal if a person has closed the request for it."""

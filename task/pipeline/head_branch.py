@@ -24,6 +24,7 @@ from task.templates.change import Change
 from task.urls import normal_url
 
 Group = tuple[Grouping, str]  # what shares a pull request: the kind of group, and which one it is
+Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 
 
 def with_state(base: Snapshot, head: Snapshot, subs: Iterable[Subscription]) -> Snapshot:
@@ -81,8 +82,8 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
     # A person means what the base says, not what waits. An undo, however, never replaces a newer build.
     by_hand = ask.intent is not None and not ask.intent.undone
     waits = there.decision.candidate if there and not by_hand else None
-    said = Reading(tag=waits.tag, digest=waits.digest) if waits else None
-    move = decide_one(with_state(base, head, [sub]), ask, terms, facts, said)
+    on_head = Reading(tag=waits.tag, digest=waits.digest) if waits else None
+    move = decide_one(with_state(base, head, [sub]), ask, terms, facts, on_head)
     if waits and move.updates and move.decision.candidate.tag != waits.tag:
         older = STRATEGIES[sub.policy.strategy].older(move.decision.candidate.tag, waits.tag)
         if older:
@@ -91,13 +92,13 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
     return move
 
 
-def carried(base: Snapshot, head: Snapshot, asked: Sequence[tuple[Ask, Move]], terms: Terms) -> list[Move]:
+def kept_updates(base: Snapshot, head: Snapshot, decided: Sequence[Decided], terms: Terms) -> list[Move]:
     """Return the other updates that wait on the head branch. They are written again, and the report leaves them out."""
-    written = {move.subscription.place for _, move in asked if move.updates}
-    siblings = {sub.place: sub for ask, _ in asked for sub in ask.siblings}
+    written = {move.subscription.place for _, move in decided if move.updates}
+    siblings = {sub.place: sub for ask, _ in decided for sub in ask.siblings}
     updates = (waiting(base, head, sub, terms) for key, sub in siblings.items() if key not in written)
     return [
-        replace(one, decision=replace(one.decision, head=head.branch), carried=True, remember=None)
+        replace(one, decision=replace(one.decision, head=head.branch), kept=True, remember=None)
         for one in updates
         if one is not None
     ]
@@ -118,13 +119,14 @@ def name_heads(moves: Sequence[Move], requests: Mapping[Group, str], *, everywhe
     found = []
     for one in moves:
         sub, base = one.subscription, one.decision.branch
-        if not (sub.head or sub.pull_request) or not (
+        if not (sub.head_template or sub.pull_request) or not (
             everywhere or one.changes or one.decision.verdict.verdict == "defer"
         ):
             found.append(one)
             continue
         try:
-            head = _named(sub, base, changes.get(sub.application.key, [])) if sub.head else requests[group_of(sub)]
+            of_app = changes.get(sub.application.key, [])
+            head = _named(sub, base, of_app) if sub.head_template else requests[group_of(sub)]
         except Malformed as error:
             because = f"git-branch: {error.message}"
             found.append(
@@ -137,8 +139,8 @@ def name_heads(moves: Sequence[Move], requests: Mapping[Group, str], *, everywhe
 
 def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
     """Return the branch that `git-branch` names. Raises `Malformed`."""
-    app = branch_name.AppFacts(sub.application.name, sub.application.namespace, sub.repo, base, sub.path)
-    head = branch_name.branch_name(sub.head, changes, app)
+    app = branch_name.AppFields(sub.application.name, sub.application.namespace, sub.repo, base, sub.path)
+    head = branch_name.branch_name(sub.head_template, changes, app)
     if sub.pull_request and head == base:
         raise Malformed(f"no pull request can merge {head} into itself", "name another branch after the colon, or none")
     return head
@@ -158,7 +160,7 @@ def heads_of_requests(base: str, subs: Iterable[Subscription]) -> dict[Group, st
     """Return the branch of each group's pull request to this base. The same Applications always give the same name."""
     groups: dict[Group, list[Subscription]] = {}
     for sub in subs:
-        if sub.pull_request and not sub.head:
+        if sub.pull_request and not sub.head_template:
             groups.setdefault(group_of(sub), []).append(sub)
     found = {}
     for (group, which), of in groups.items():

@@ -19,10 +19,10 @@ from task.model import Decision, Memory, Reading, State, Subscription
 from task.pipeline.contention import Contention
 from task.pipeline.decide import Ask, choose, facts_needed, settled_without_git
 from task.pipeline.deliver import failed_asks, landed_of, last_checks
-from task.pipeline.facts import may_ask, merged
 from task.pipeline.job import Job, Outcome
 from task.pipeline.move import failed
 from task.pipeline.ports import LiveApplications, World
+from task.pipeline.questions import may_ask, merged
 from task.pipeline.target import live_reading, target_of
 from task.pipeline.verify import verified
 from task.pipeline.weigh import Facts, Situation
@@ -35,8 +35,8 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     """Decide and patch one Application after the other. A failure stops no other one. Watch what may be overwritten."""
     found: list[Outcome] = []
     watched: list[_Undoable] = []
-    for place, ask in enumerate(asks):
-        outcome, more = _guarded(ask, job, partial(_first, ask, place, job, world))
+    for number, ask in enumerate(asks):
+        outcome, more = _guarded(ask, job, partial(_first, ask, number, job, world))
         found.append(outcome)
         watched += more
     while watched:
@@ -44,15 +44,15 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         still: list[_Undoable] = []
         for one in watched:
             try:
-                stands = _stands(one)
+                is_there = _is_there(one)
             except TaskError as error:  # the image was written, so the decision stays an update
                 image, app = one.decision.candidate.reference, one.ask.subscription.application.key
                 world.log("warning", f"{app}: whether {image} stays there cannot be seen: {error.message}")
                 continue
-            if stands:
+            if is_there:
                 still += [one] if world.now() < one.until else []
                 continue
-            found[one.place], more = _guarded(one.ask, job, partial(_again, one, job, world))
+            found[one.number], more = _guarded(one.ask, job, partial(_again, one, job, world))
             still += more
         watched = still
     return reduce(Outcome.plus, found, Outcome())
@@ -63,7 +63,7 @@ class _Undoable:
     """An image that was written through an API which lets others overwrite it unnoticed."""
 
     ask: Ask
-    place: int  # index among the asks
+    number: int  # index among the asks
     api: LiveApplications
     decision: Decision
     contention: Contention
@@ -81,7 +81,7 @@ def _guarded(ask: Ask, job: Job, work: Callable[[], _Result]) -> tuple[Outcome, 
     return Outcome((decision,), landed=landed_of([decision], ask.subscription.repo, "")), watched
 
 
-def _first(ask: Ask, place: int, job: Job, world: World) -> _Result:
+def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
     if refused := settled_without_git(ask, job.terms):
         return refused, []
     if ask.intent:
@@ -95,10 +95,10 @@ def _first(ask: Ask, place: int, job: Job, world: World) -> _Result:
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
     contention = Contention(f"changing {ask.subscription.application.key}", job.deadline, world)
-    return _patched(ask, place, world.live(), contention, job, world)
+    return _patched(ask, number, world.live(), contention, job, world)
 
 
-def _patched(ask: Ask, place: int, api: LiveApplications, contention: Contention, job: Job, world: World) -> _Result:
+def _patched(ask: Ask, number: int, api: LiveApplications, contention: Contention, job: Job, world: World) -> _Result:
     """Read, decide and patch, and try again until the deadline if the Application changed meanwhile."""
     while True:
         contention.begin()
@@ -107,10 +107,10 @@ def _patched(ask: Ask, place: int, api: LiveApplications, contention: Contention
         except Outpaced:
             contention.pause()
             continue
-        return decision, [_Undoable(ask, place, api, decision, contention, until)] if until else []
+        return decision, [_Undoable(ask, number, api, decision, contention, until)] if until else []
 
 
-def _stands(one: _Undoable) -> bool:
+def _is_there(one: _Undoable) -> bool:
     """Tell whether the written image is still there. Raises `SourceError`."""
     sub, written = one.ask.subscription, one.decision.candidate
     _manifest, _version, now = said_live(sub, one.api)
@@ -120,7 +120,7 @@ def _stands(one: _Undoable) -> bool:
 def _again(one: _Undoable, job: Job, world: World) -> _Result:
     image, app = one.decision.candidate.reference, one.ask.subscription.application.key
     one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
-    decision, watched = _patched(one.ask, one.place, one.api, one.contention, job, world)
+    decision, watched = _patched(one.ask, one.number, one.api, one.contention, job, world)
     # Unchanged means that somebody has restored it. It is still the image that this run wrote.
     return (one.decision if decision.verdict.verdict == "unchanged" else decision), watched
 
@@ -128,10 +128,10 @@ def _again(one: _Undoable, job: Job, world: World) -> _Result:
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
     """Return the live Application, its resourceVersion, and its spec's reading. Raises `TaskError`."""
     manifest, version = api.read(sub.application.namespace, sub.application.name)
-    return manifest, version, read(manifest, _index(sub), target_of(sub, "live", carry=False))
+    return manifest, version, read(manifest, _source_index(sub), target_of(sub, "live", carry=False))
 
 
-def _index(sub: Subscription) -> int:
+def _source_index(sub: Subscription) -> int:
     sources = sub.application.sources
     return sources.index(sub.source) if sub.source in sources else 0
 
@@ -141,7 +141,7 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     sub, terms = ask.subscription, ask.terms(job.terms)
     app = sub.application
     manifest, version, said = said_live(sub, api)
-    index = _index(sub)
+    index = _source_index(sub)
     target = target_of(sub, "live", carry=False)
     facts = Facts()
     if may_ask(sub, terms.check):

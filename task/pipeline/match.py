@@ -109,7 +109,7 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
     """Return the subscriptions whose updates may wait on the same head branch, if a pull request is asked for."""
-    return tuple(one for one in of.subscriptions if one.head == sub.head and one.repo == sub.repo)
+    return tuple(one for one in of.subscriptions if one.head_template == sub.head_template and one.repo == sub.repo)
 
 
 def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Decision | None, Problem | None]:

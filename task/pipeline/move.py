@@ -27,7 +27,7 @@ class Move:
     build: Build = Build()  # of the candidate, if known
     remember: Remember | None = None  # None leaves the state file as it is
     labels: Mapping[str, str] = field(default_factory=dict)  # of the image, if the commit's message names them
-    carried: bool = False  # already on the head branch: the new commit writes it again, and the report leaves it out
+    kept: bool = False  # waits on the head branch: the new commit writes it again, and the report leaves it out
     rolled_back: bool = False  # a person wants the older version
 
     @property

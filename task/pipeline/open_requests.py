@@ -41,7 +41,7 @@ def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[
 
 def beginnings(subs: Iterable[Subscription]) -> set[str]:
     """Return the prefixes of head branches that may have a request: ours, and those that `git-branch` names."""
-    named = (sub.head.partition("{{")[0] for sub in subs if sub.pull_request and sub.head)
+    named = (sub.head_template.partition("{{")[0] for sub in subs if sub.pull_request and sub.head_template)
     return {BRANCHES, *filter(None, named)}
 
 

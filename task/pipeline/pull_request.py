@@ -89,7 +89,7 @@ def declined(move: Move, request: Request, world: World) -> Move:
     The text of the request says what was closed, because its branch may be gone.
     """
     found, sub, candidate = request.found, move.subscription, move.decision.candidate
-    if found is None or not move.updates or move.carried:
+    if found is None or not move.updates or move.kept:
         return move
     key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
     if (known := refuses(found).get(key)) is None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from task.errors import TaskError
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.decide import Ask
-from task.pipeline.facts import subject, suits, wrong
 from task.pipeline.match import Matched
-from task.pipeline.target import live, live_reading
+from task.pipeline.questions import subject, suits, wrong
+from task.pipeline.target import first_live, live_reading
 from task.pipeline.weigh import Terms
 from task.policy.judge import objection
 from task.policy.pick import dates_needed, ranked
@@ -63,7 +63,7 @@ def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
     """Return the ask if no list of tags can change its decision, else None. With `digest`, the tag is known."""
     sub = ask.subscription
-    if sub.suspended or (terms.require_live and not live(sub)):
+    if sub.suspended or (terms.require_live and not first_live(sub)):
         return ask
     return _with(ask, sub.policy.constraints[0]) if sub.policy.strategy == "digest" and sub.policy.constraints else None
 

@@ -14,16 +14,16 @@ from task.pipeline.batches import at_once, by_branch, by_login, by_repository
 from task.pipeline.contention import Contention
 from task.pipeline.decide import Ask, places
 from task.pipeline.deliver import branch_of_requests, drafted, failed_asks, gatherer
-from task.pipeline.facts import subject
 from task.pipeline.governed import CONFIG, Governed, govern
+from task.pipeline.image_status import image_status, paths_of, unread, with_history, without_git
 from task.pipeline.job import Job
 from task.pipeline.live import patch, said_live
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
 from task.pipeline.open_requests import with_requests
 from task.pipeline.ports import Batch, World
+from task.pipeline.questions import subject
 from task.pipeline.run import discover
 from task.pipeline.scan import scanned
-from task.pipeline.standing import paths_of, standing, unread, with_history, without_git
 
 VERSIONS = 3  # versions of a file that are read for each build shown; people edit other lines, too
 
@@ -108,7 +108,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
     batch, snapshot = replace(batch, asks=governed.asks), governed.snapshot
     for ask in batch.asks:
-        row, wrong = standing(snapshot, ask.subscription, job.terms)
+        row, wrong = image_status(snapshot, ask.subscription, job.terms)
         rows.append(row)
         problems += wrong
 

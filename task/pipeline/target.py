@@ -23,7 +23,7 @@ SIGNS: Mapping[str, Kind] = {
 }
 
 
-def places(sub: Subscription) -> tuple[Place, ...]:
+def target_places(sub: Subscription) -> tuple[Place, ...]:
     """Return what a snapshot must contain to read and write the target."""
     found: list[Place] = [Place(sub.source.path, "exists")] if _in_own_path(sub) else []
     if sub.source.kind == "" and sub.target in ("override", "file"):
@@ -118,7 +118,7 @@ def _in_own_path(sub: Subscription) -> bool:
     return bool(path) and path != "." and sub.repo == sub.source.repo and ".." not in path.split("/")
 
 
-def live(sub: Subscription) -> Image | None:
+def first_live(sub: Subscription) -> Image | None:
     """Return the first live image that belongs to the entry, or has its `kustomize.image-name`."""
     return next(iter(all_live(sub)), None)
 
@@ -136,5 +136,5 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
 
 def live_reading(sub: Subscription) -> Reading:
     """Return the image that runs, from the Application's status. All fields are "" if the status does not say."""
-    image = live(sub)
+    image = first_live(sub)
     return Reading(image.name, image.tag, image.digest) if image else Reading()

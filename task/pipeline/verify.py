@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from task.errors import RegistryError, TaskError
 from task.model import Answer, Question, Verdict
-from task.pipeline.facts import subject, unchecked, wrong
 from task.pipeline.move import Move
+from task.pipeline.questions import subject, unchecked, wrong
 
 # Why an image is not signed as required; "" if it is; an error if that could not be checked.
 Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]]
@@ -60,7 +60,7 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks, needs: Callable[[Mov
     asked = {
         number: replace(_about(move), facts=("digest",))
         for number, move in enumerate(moves)
-        if move.updates and not move.carried and not move.decision.candidate.digest and needs(move)
+        if move.updates and not move.kept and not move.decision.candidate.digest and needs(move)
     }
     answers = last_checks.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = list(moves)
@@ -80,7 +80,7 @@ def _signed(moves: Sequence[Move], signatures: Signatures, needs: Callable[[Move
     asked = {
         number: replace(_about(move), signed_by=move.subscription.signed_by)
         for number, move in enumerate(moves)
-        if move.updates and not move.carried and needs(move)
+        if move.updates and not move.kept and needs(move)
     }
     answers = signatures(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = []
@@ -101,7 +101,7 @@ def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     asked = {
         number: replace(_about(move), facts=("labels",))
         for number, move in enumerate(moves)
-        if move.updates and not move.carried
+        if move.updates and not move.kept
     }
     answers = last_checks.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = list(moves)

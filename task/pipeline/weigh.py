@@ -22,8 +22,8 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.pipeline.facts import dated, image_of, registry_objection, remembered, subject, unchecked, wrong
 from task.pipeline.move import Move, Remember
+from task.pipeline.questions import dated, image_of, registry_objection, remembered, subject, unchecked, wrong
 from task.policy.judge import Leave, judge
 from task.policy.order import Ancestry, superseded, version_of, why_older
 from task.policy.remember import active, hold_text, holding, written
@@ -106,9 +106,9 @@ def key_of(sub: Subscription) -> str:
     return sub.entry.alias or sub.entry.image.name
 
 
-def deferred(sub: Subscription, waiting: Written) -> Candidate:
+def deferred(sub: Subscription, event: Written) -> Candidate:
     """Return a remembered event as the candidate that it was."""
-    return Candidate(replace(sub.entry.image, tag=waiting.tag, digest=waiting.digest), waiting.build)
+    return Candidate(replace(sub.entry.image, tag=event.tag, digest=event.digest), event.build)
 
 
 def weigh(situation: Situation, candidate: Candidate) -> Move:

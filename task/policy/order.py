@@ -1,7 +1,7 @@
 """Orders builds, so that an older build that finishes later never wins. Pure.
 
 Two builds are compared by their sequence (of one counter), else by the ancestry of their source commits, else by the
-creation time of the image, else by arrival. Strategies whose tags carry an order compare the tags first.
+creation time of the image, else by arrival. Strategies that order tags compare the tags first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from task.policy.strategies import STRATEGIES
 from task.timestamps import epoch_seconds
 from task.urls import host_and_path
 
-UNORDERED = ("newest-build", "digest")  # the strategies whose tags carry no order
+UNORDERED = ("newest-build", "digest")  # the strategies that do not order tags
 Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old commit) → "newer", "older", …
 
 
@@ -77,7 +77,7 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     if memory.written is None:
         return ""
     if policy.strategy not in UNORDERED and event.tag != memory.written.tag:
-        # The strategy alone compares tags that carry an order. Only after a rollback do builds count as well, so that
+        # The strategy alone compares tags that it orders. Only after a rollback do builds count as well, so that
         # the replay of a tag that the rollback passed over does not bring it back.
         rolled_back = version_of(memory.written) != version_of(current)
         if not (rolled_back and STRATEGIES[policy.strategy].older(event.tag, memory.written.tag)):

@@ -71,7 +71,7 @@ class NewestBuild:
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Tags carry no order here: what arrives is newer."""
+        """Tags have no order here: what arrives is newer."""
         del tag, current
         return ""
 
@@ -114,7 +114,7 @@ class Digest:
         return "constraint", f"the digest strategy follows the tag {wanted} and this is {given}"
 
     def older(self, tag: str, current: str) -> str:
-        """Digests carry no order: what arrives is newer."""
+        """Digests have no order: what arrives is newer."""
         del tag, current
         return ""
 

@@ -20,7 +20,7 @@ DELETE = 0x7F
 
 
 @dataclass(frozen=True)
-class AppFacts:
+class AppFields:
     """The fields of a template that are not about images."""
 
     name: str
@@ -30,7 +30,7 @@ class AppFacts:
     target: str = ""  # the write-back target's path, or the base of a kustomization
 
 
-def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
+def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str:
     """The name of the branch. Raises Malformed where the template fails, or makes a name that Git refuses."""
     try:
         name = rendered_branch(template, changes, app)
@@ -43,13 +43,13 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFacts) -> str:
     return name
 
 
-def rendered_branch(template: str, changes: Sequence[Change], app: AppFacts) -> str:
+def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
     """The template's text, cut to 255 bytes as AIU does, but never within a character."""
     text = parse(template).render(_data(changes, app)) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
 
 
-def _data(changes: Sequence[Change], app: AppFacts) -> Mapping[str, Any]:
+def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
     """AIU's data. The order of the fields matters where a template prints a whole struct.
 
     AIU fills `.AppName`, `.AppNamespace` and `.TargetKey` in pull-request mode only; in v0 they make the template fail.
@@ -71,7 +71,7 @@ def changes_digest(changes: Sequence[Change]) -> str:
     return _sha256("".join(f"{change.name}-{change.old}-{change.new}," for change in changes))
 
 
-def target_key(app: AppFacts) -> str:
+def target_key(app: AppFields) -> str:
     """`.TargetKey`, eight digits that differ for each write-back target, as AIU v1.3 makes them."""
     return _sha256(f"{app.repo}|{app.branch}|{app.target}")[:8]
 
@@ -86,7 +86,7 @@ def check_branch_template(template: str) -> None:
     The template runs on one sample change. A failure that depends on the change (an index, the tag's letters) is not
     reported.
     """
-    app = AppFacts("app", "argocd")
+    app = AppFields("app", "argocd")
     if "{{" not in template:
         branch_name(template, (), app)
         return

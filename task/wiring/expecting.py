@@ -14,7 +14,7 @@ from task.model import Decision, Image, Reading, Subscription
 from task.once import once
 from task.pipeline.job import Landed
 from task.pipeline.ports import Repository
-from task.pipeline.target import places, resolve, target_of
+from task.pipeline.target import resolve, target_of, target_places
 
 Repositories = Callable[[str, Subscription | None], Repository]
 
@@ -84,7 +84,7 @@ def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mappi
         try:
             found = repository(sub.repo, sub)
             try:
-                snapshot = found.snapshot(decision.branch, places(sub))
+                snapshot = found.snapshot(decision.branch, target_places(sub))
                 kind = resolve(sub, snapshot)
                 return _image(decision, EDITORS[kind].read(snapshot.files, target_of(sub, kind)))
             finally:

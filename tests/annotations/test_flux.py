@@ -59,7 +59,14 @@ def test_what_is_a_helm_release(kind: str, version: str | None, expected: bool) 
 def test_where_it_goes() -> None:
     item = release(IMAGE, ON, labels={"team": "a"})
     (sub,) = subscribe_helm_release(item, "web.yaml:1", REPO, "main", PATH).subscriptions
-    assert (sub.target, sub.path, sub.repo, sub.base, sub.head, sub.method) == ("flux", PATH, REPO, "main", "", "git")
+    assert (sub.target, sub.path, sub.repo, sub.base, sub.head_template, sub.method) == (
+        "flux",
+        PATH,
+        REPO,
+        "main",
+        "",
+        "git",
+    )
     assert (sub.application.key, sub.application.origin, sub.application.labels) == (
         "shop/web",
         "web.yaml:1",

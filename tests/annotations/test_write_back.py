@@ -40,7 +40,7 @@ def test_write_back_as_image_updater_resolves_it(case: dict[str, Any]) -> None:
     assert where.method == expected["method"]
     assert where.repo == expected["repo"]
     assert where.base == (expected["branch"] or expected["target_revision"]).replace("HEAD", "")
-    assert where.head == expected["write_branch"]
+    assert where.head_template == expected["write_branch"]
     assert where.source.kind == expected["type"]
 
 

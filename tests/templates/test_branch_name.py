@@ -14,7 +14,7 @@ from task.errors import Malformed
 from task.image import parse_image_list
 from task.model import Entry, Image
 from task.templates.branch_name import (
-    AppFacts,
+    AppFields,
     branch_name,
     check_branch_template,
     objection_to_branch,
@@ -24,7 +24,7 @@ from task.templates.branch_name import (
 from task.templates.change import Change
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
-APP = AppFacts("web", "argocd", "https://git.example.com/gitops.git", "main", "apps/web")
+APP = AppFields("web", "argocd", "https://git.example.com/gitops.git", "main", "apps/web")
 BROKEN = "�"
 
 
@@ -48,7 +48,7 @@ def change(name: str = "acme/api", old: str = "1.0", new: str = "1.1", alias: st
 @pytest.mark.parametrize("case", cases("write-branch-template"))
 def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
     given = case["input"]
-    app = AppFacts(given.get("app_name", "web"), given.get("app_namespace", "argocd"))
+    app = AppFields(given.get("app_name", "web"), given.get("app_namespace", "argocd"))
     # v1 knows .AppName; ours are filled in every mode. A character is never cut in two.
     expected = case.get("expect_v1", case["expect"]).removesuffix(BROKEN)
     changes = [change_of(row) for row in given["changes"]]
@@ -63,7 +63,7 @@ def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
 def test_target_key_is_aius(case: dict[str, Any]) -> None:
     given = case["input"]
     target = given["target"] or given["kustomize_base"]
-    assert target_key(AppFacts("web", "argocd", given["repo"], given["branch"], target)) == case["expect"]
+    assert target_key(AppFields("web", "argocd", given["repo"], given["branch"], target)) == case["expect"]
 
 
 @pytest.mark.parametrize(

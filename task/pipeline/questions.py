@@ -29,7 +29,7 @@ from task.policy.platforms import accepts
 
 
 @dataclass(frozen=True)
-class Asked:
+class Questions:
     """The questions to answer before deciding."""
 
     ancestry: tuple[tuple[str, str, str], ...] = ()  # (repository, new commit, old commit)
@@ -38,8 +38,8 @@ class Asked:
 
 def subject(sub: Subscription, image: Image) -> Question:
     """Return the question about an image, with its login, and without facts yet."""
-    asked = replace(sub.entry.image, tag=image.tag, digest=image.digest)
-    return Question(asked, (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
+    image = replace(sub.entry.image, tag=image.tag, digest=image.digest)
+    return Question(image, (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
 
 
 def may_ask(sub: Subscription, check: str) -> bool:

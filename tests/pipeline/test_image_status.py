@@ -13,10 +13,10 @@ from task.applications import Found
 from task.image import parse_image
 from task.model import FileVersion, Hold, ImageStatus, Policy, Reading, Status
 from task.output.status_words import facts, rules, state, summary
+from task.pipeline.image_status import past_builds
 from task.pipeline.job import Job
 from task.pipeline.open_requests import beginnings
 from task.pipeline.ports import World
-from task.pipeline.standing import past_builds
 from task.pipeline.status import Look, status
 from task.pipeline.weigh import Intent, Terms
 
@@ -98,7 +98,7 @@ def test_the_word_for_an_image(one: ImageStatus, word: str) -> None:
 def test_the_rules_in_words() -> None:
     (sub,) = subscribe(parse_application(story().app, PREFIX)).subscriptions
     policy = Policy("semver", ("~1", "<1.5"), "^v", ("*-rc*", "nightly"), ("linux/amd64",), pin_digest=True)
-    one = ImageStatus(replace(sub, policy=policy, pull_request=True, head="updates"))
+    one = ImageStatus(replace(sub, policy=policy, pull_request=True, head_template="updates"))
     assert rules(one) == (
         "semver ~1 and <1.5; allow-tags ^v; ignore-tags *-rc*, nightly; platforms linux/amd64; pin-digest; "
         "by pull request; to the branch updates"
@@ -120,8 +120,8 @@ def test_the_rules_in_words() -> None:
     ],
 )
 def test_how_the_head_branches_begin_that_may_have_a_request(heads: Sequence[str], found: set[str]) -> None:
-    subs = [replace(row().subscription, head=head, pull_request=True) for head in heads]
-    assert beginnings([*subs, replace(row().subscription, head="pushed-without-a-request")]) == found
+    subs = [replace(row().subscription, head_template=head, pull_request=True) for head in heads]
+    assert beginnings([*subs, replace(row().subscription, head_template="pushed-without-a-request")]) == found
 
 
 def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -> Status:

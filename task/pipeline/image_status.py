@@ -36,7 +36,7 @@ def without_git(sub: Subscription) -> ImageStatus:
     return ImageStatus(sub, branch=sub.base, read=False, live=all_live(sub), hold=hold)
 
 
-def standing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[ImageStatus, tuple[Problem, ...]]:
+def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[ImageStatus, tuple[Problem, ...]]:
     """Return what the snapshot says about one image, and the problems with reading it."""
     one, problems = replace(without_git(sub), branch=snapshot.branch), list[Problem]()
     try:
@@ -72,7 +72,7 @@ def paths_of(one: ImageStatus) -> tuple[str, ...]:
 def with_history(
     one: ImageStatus, snapshot: Snapshot, versions: Mapping[str, Versions], most: int, cut: int, terms: Terms
 ) -> ImageStatus:
-    """Add the last builds to an image, and the time at which its waiting event was deferred.
+    """Add the last builds to an image, and the time at which its event was deferred.
 
     `versions` are those of `paths_of`, newest first, at most `cut` of each file.
     """
@@ -118,9 +118,9 @@ def past_builds(
 
 
 def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return the time of the oldest version that has the waiting event, if all newer ones do; "" if unknown."""
-    sub, waiting, since = one.subscription, one.deferred, ""
-    if waiting is None:
+    """Return the time of the oldest version that has the deferred event, if all newer ones do; "" if unknown."""
+    sub, deferred, since = one.subscription, one.deferred, ""
+    if deferred is None:
         return ""
     for version in versions:
         try:
@@ -128,7 +128,7 @@ def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) ->
         except TaskError:
             continue
         memory = states.get(file_of(snapshot, sub, states), NOTHING).images.get(key_of(sub), Memory())
-        if memory.deferred is None or version_of(memory.deferred) != version_of(waiting):
+        if memory.deferred is None or version_of(memory.deferred) != version_of(deferred):
             break
         since = version.at
     return since
