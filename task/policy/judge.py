@@ -1,6 +1,6 @@
-"""Decides whether a tag may go in, and which rule decides: (candidate, policy, current) → Verdict.
+"""Decides whether a tag may go in, and by which rule: (candidate, policy, current) → Verdict.
 
-Pure: the same question always has the same answer. After a lost push race the question is asked again for the new tip.
+Pure: the same question always has the same answer. After a lost push race, the question is asked again for the new tip.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from task.policy.strategies import STRATEGIES
 
 @dataclass(frozen=True)
 class Leave:
-    """What the command line permits although the rules refuse it."""
+    """What the command line allows although the rules refuse it."""
 
     downgrade: bool = False
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
-    """The refusal of a tag that the rules do not admit; None for an admitted tag. Git's version does not matter."""
+    """Return why the rules refuse a tag, or None if they admit it. The version in Git does not matter here."""
     if policy.ignore and (glob := tag_filter.ignored(policy.ignore, tag)):
         return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
     if policy.allow is not None and not tag_filter.allowed(policy.allow, tag):
@@ -34,16 +34,16 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
 
 
 def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()) -> Verdict:
-    """The verdict on writing `image`, with tag and digest as they would be written, over `current`."""
+    """Return the verdict on replacing `current` by `image`, which has the tag and digest that would be written."""
     if refusal := objection(image.tag, policy):
         return refusal
-    # With `tagsortmode` AIU writes the plain tag here, which changes nothing in the cluster.
+    # AIU with `tagsortmode` writes the plain tag here, which changes nothing in the cluster.
     if policy.strategy == "digest" and not image.digest:
         return Verdict("error", "registry", "the digest strategy needs the digest and the event has none")
     if same(image, current):
         return Verdict("unchanged", "same", f"Git already says {version_of(current)}")
-    # Only a tag that the same rules admit can be newer: `latest`, or a version out of the range, is always replaced. So
-    # an update may go down, as in AIU, which never compares with the running tag (2.0.0 runs, ~1.0 picks 1.0.5).
+    # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
+    # an update may be a downgrade: if 2.0.0 runs, ~1.0 picks 1.0.5. AIU never compares with the running tag.
     comparable = current.tag and current.tag != image.tag and objection(current.tag, policy) is None
     if comparable and not leave.downgrade and (why := STRATEGIES[policy.strategy].older(image.tag, current.tag)):
         return Verdict("refuse", "not-newer", why)
@@ -54,13 +54,13 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
 
 
 def same(image: Image, current: Reading) -> bool:
-    """Whether the target says this image already: the same tag, and the same digest if the event has one.
+    """Tell whether the target has this image already: the same tag, and the same digest if the event has one.
 
-    A target with a digest alone names the whole image; an event with that digest adds no tag to it.
+    A target that has only a digest names the whole image, and an event with that digest does not add a tag.
     """
     now = live_image(current.name) if current.name else None
-    # Not sound: a YAML reader takes the scalar for a number, which is not that tag even if its letters are equal.
-    # Another identity: the target names another repository, and it is not enough to write the tag there.
+    # Not sound: a YAML reader takes the scalar for a number, so it is not that tag although its text is equal. Another
+    # identity: the target names another repository, so it is not enough to write the tag.
     if not current.sound or (now is not None and now.identity != image.identity):
         return False
     if image.digest and current.digest:

@@ -1,7 +1,7 @@
 """Orders builds, so that an older build that finishes later never wins. Pure.
 
-Two builds are compared by their sequence (of one counter), else by the ancestry of their source commits, else by the
-creation time of the image, else by arrival. Strategies that order tags compare the tags first.
+Two builds are compared by their sequence (if one counter made both), else by the ancestry of their source commits, else
+by the creation time of the image, else by arrival. Strategies that order tags compare the tags first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old co
 
 @dataclass(frozen=True)
 class BuildOrder:
-    """Whether a build is newer or older than another, and why; `relation` is "" if that is unknown."""
+    """Whether a build is newer or older than another, and why. `relation` is "" if that is unknown."""
 
     relation: Literal["newer", "older", ""]
     because: str = ""
 
 
 def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
-    """Whether `new` is newer or older than `old`."""
+    """Tell whether `new` is newer or older than `old`."""
     ours, theirs = new.sequence, old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
         if ours > theirs:
@@ -50,13 +50,16 @@ def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
 
 
 def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
-    """The (repository, new commit, old commit) whose ancestry decides; None if a sequence does, or neither can."""
+    """Return the (repository, new commit, old commit) whose ancestry decides, or None.
+
+    None means that a sequence decides, or that the commits cannot be compared.
+    """
     counted = new.sequence is not None and old.sequence is not None and new.counter == old.counter
     if counted and new.sequence != old.sequence:
         return None
     if not (new.commit and old.commit) or new.commit == old.commit:
         return None
-    # Only the event says which server to ask. Other people can write a state file, so its URL must not be contacted.
+    # Contact only the event's server. Other people can write a state file, so its URL must not be contacted.
     if not new.repository:
         return None
     same = not old.repository or host_and_path(new.repository) == host_and_path(old.repository)
@@ -64,9 +67,9 @@ def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
 
 
 def superseded(event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry) -> str:
-    """Why the event's build is not the newest that was ever written; "" if it is, or where that is unknown.
+    """Return why the event's build is not the newest that was ever written, or "" if it is, or that is unknown.
 
-    So a replay of an old pipeline changes nothing, neither after a newer build nor after a rollback.
+    So a repeated run of an old pipeline changes nothing, neither after a newer build nor after a rollback.
     """
     order = compare(event.build, memory.written.build, ancestry) if memory.written else BuildOrder("")
     if order.relation == "newer":
@@ -77,8 +80,8 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     if memory.written is None:
         return ""
     if policy.strategy not in UNORDERED and event.tag != memory.written.tag:
-        # The strategy alone compares tags that it orders. Only after a rollback do builds count as well, so that
-        # the replay of a tag that the rollback passed over does not bring it back.
+        # If the strategy orders tags, only it compares them. After a rollback, builds count as well, so that a
+        # repeated event does not bring back a tag that the rollback skipped.
         rolled_back = version_of(memory.written) != version_of(current)
         if not (rolled_back and STRATEGIES[policy.strategy].older(event.tag, memory.written.tag)):
             return ""
@@ -90,14 +93,14 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
 
 
 def version_of(what: Written | Reading | Meant) -> str:
-    """`tag`, `tag@digest` or the digest alone; "" if it has neither."""
+    """Return `tag`, `tag@digest` or the digest alone, or "" if it has neither."""
     return f"{what.tag}@{what.digest}" if what.tag and what.digest else what.tag or what.digest
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Why the event is older than a build that waits, or that a person declined; "" if it is not, or if it is unknown.
+    """Return why the event is older than a build that waits, or that a person declined, or "" if it is not, or unknown.
 
-    Tags decide where the strategy orders them, and the builds of one tag are compared as builds.
+    If the strategy orders tags, they decide. Builds of the same tag are compared as builds.
     """
     if policy.strategy not in UNORDERED and event.tag != known.tag:
         return STRATEGIES[policy.strategy].older(event.tag, known.tag)

@@ -1,4 +1,4 @@
-"""Decides what a state file has to remember after a decision. Pure: an old memory and an event make a new memory."""
+"""Decides what a state file remembers after a decision. Pure: an old memory and an event make a new memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from task.policy.order import UNORDERED, version_of
 from task.policy.strategies import STRATEGIES
 from task.timestamps import epoch_seconds
 
-MOST = 20  # versions whose replay is recognised
+MOST = 20  # versions that are recognised when their event is repeated
 
 
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
-    """The memory after an update, which also settles a deferred event.
+    """Return the memory after an update, which also settles a deferred event.
 
-    It keeps only what a later decision can need: the build's identity where tags alone do not decide, and the versions
-    that a rollback passed over, until a newer tag is written. Without an identity arrival decides, and nothing is kept.
+    It keeps only what a later decision may need: the build's identity if tags alone do not decide, and the versions
+    that a rollback skipped, until a newer tag is written. Without an identity, arrival decides, and nothing is kept.
     """
     known = event.build != Build()
     this = Written(event.tag, event.digest, event.build)
@@ -31,10 +31,10 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
 
 
 def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:
-    """The memory after a rollback from `current` over the versions `passed`; a replay brings none of these back.
+    """Return the memory after a rollback from `current` that skipped the versions `passed`.
 
-    `words` is the request, such as `previous`, and "" for a tag. Its meaning is remembered, so that a job that runs the
-    same rollback again finds it done.
+    No repeated event restores them. `words` is the request, such as `previous`, or "" for a tag. Its meaning is
+    remembered, so that a job that runs the same rollback again finds it done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     target = version_of(to)
@@ -45,17 +45,17 @@ def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:
-    """The hold, or None if its time is over."""
+    """Return the hold, or None if its time is over."""
     return None if hold is None or (hold.until and epoch_seconds(hold.until) <= epoch_seconds(now)) else hold
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:
-    """The hold that covers an image now: the image's own, else the Application's, else None."""
+    """Return the hold on an image now: the image's own, else the Application's, else None."""
     return active(memory.hold, now) or active(state.hold, now)
 
 
 def hold_text(hold: Hold) -> str:
-    """`held by jane since … until …: reason`, on one line."""
+    """Return `held by jane since … until …: reason`, on one line."""
     known = (("by", hold.by), ("since", hold.at), ("until", hold.until))
     line = " ".join(("held", *(f"{word} {value}" for word, value in known if value)))
     return " ".join(f"{line}: {hold.reason}".split()) if hold.reason else line

@@ -1,4 +1,4 @@
-"""The update strategies: which tags each admits, and when a candidate supersedes the current tag.
+"""The update strategies: which tags each one admits, and when a candidate is newer than the current tag.
 
 A new strategy is one class here, one line in `STRATEGIES`, and one row in docs/annotations.md.
 """
@@ -20,20 +20,26 @@ class Rules(Protocol):
     """The rules of one strategy."""
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """(rule, why) where the tag is not admitted; ("", "") where it is."""
+        """Return (rule, why) if the tag is not admitted, and ("", "") if it is."""
 
     def older(self, tag: str, current: str) -> str:
-        """Why `tag` does not come after `current` (both admitted, different texts); "" if it does."""
+        """Return why `tag` does not come after `current` (both admitted, different texts), or "" if it does."""
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """The key that sorts admitted tags of one repository, the newest last; `date` is the registry's, or ""."""
+        """Return a key that sorts admitted tags of one repository, newest last. `date` is the registry's, or ""."""
 
 
 class Semver:
-    """The highest version that the constraints admit; of equal versions the greatest text, as in AIU since v0.13."""
+    """The highest version that the constraints admit.
+
+    Of equal versions, the greatest text wins, as in AIU since v0.13.
+    """
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """A tag must be a version that satisfies every constraint; without one, releases only, as in AIU v1.3."""
+        """Refuse anything but a version that satisfies every constraint.
+
+        Without a constraint, only releases are admitted, as in AIU v1.3.
+        """
         version = parse_version(tag)
         if version is None:
             return "not-a-version", f"{tag!r} is not a semantic version" if tag else "the image has no tag"
@@ -45,7 +51,10 @@ class Semver:
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Versions are compared; build metadata does not count, so the text decides between `1.1.0` and `1.1.0+x`."""
+        """Compare the versions.
+
+        Build metadata does not count there, so the text decides between `1.1.0` and `1.1.0+x`.
+        """
         new, old = parse_version(tag), parse_version(current)
         if new is None or old is None:
             return ""
@@ -57,29 +66,32 @@ class Semver:
         return f"{current} is newer than {tag}"
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """The version, then the text."""
+        """Return the version, then the text."""
         del date
         return cmp_to_key(Version.compare)(parse_version(tag) or Version(0)), tag
 
 
 class NewestBuild:
-    """The build that comes last. An event is the newest build by arrival; a list of tags is sorted by creation date."""
+    """The build that comes last.
+
+    An event is the newest build because it arrives last, but lists of tags are sorted by date.
+    """
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Every tag is admitted; the constraint has no effect, as in AIU."""
+        """Admit every tag. The constraint has no effect, as in AIU."""
         del tag, policy
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Tags have no order here: what arrives is newer."""
+        """Return "": tags have no order here, and what arrives later is newer."""
         del tag, current
         return ""
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """The date, then the text; an image without a date is older than any other."""
+        """Return the date, then the text. An image without a date is older than any other."""
         if not date:
             return float("-inf"), "", tag
-        # Registries give nanoseconds. A float of seconds cannot tell two of them apart, so the fraction stays text.
+        # Registries give nanoseconds. As floats of seconds, two times may be equal, so the fraction stays text.
         whole, _, fraction = date.removesuffix("Z").partition(".")
         return epoch_seconds(f"{whole}Z"), fraction, tag
 
@@ -88,25 +100,25 @@ class Alphabetical:
     """The greatest tag by byte order: `2024-9` > `2024-10`, `b` > `B`."""
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Every tag is admitted; the constraint has no effect, as in AIU."""
+        """Admit every tag. The constraint has no effect, as in AIU."""
         del tag, policy
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """The bytes are compared."""
+        """Compare the bytes."""
         return "" if tag.encode() > current.encode() else f"{current} comes after {tag} in alphabetical order"
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """The bytes."""
+        """Return the bytes."""
         del date
         return tag.encode()
 
 
 class Digest:
-    """Follows one mutable tag, named by the constraint, by its digest."""
+    """Follows the digest of one mutable tag, which is the constraint."""
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Only the constraint's own tag is admitted."""
+        """Refuse any tag but the constraint's own."""
         wanted = policy.constraints[0] if policy.constraints else ""
         if tag == wanted:
             return "", ""
@@ -114,12 +126,12 @@ class Digest:
         return "constraint", f"the digest strategy follows the tag {wanted} and this is {given}"
 
     def older(self, tag: str, current: str) -> str:
-        """Digests have no order: what arrives is newer."""
+        """Return "": digests have no order, and what arrives later is newer."""
         del tag, current
         return ""
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """One tag at most is admitted."""
+        """Return the tag. At most one tag is admitted, so this does not matter."""
         del date
         return tag
 

@@ -1,7 +1,7 @@
-r"""The filters `allow-tags` and `ignore-tags`: which tags an entry takes at all.
+r"""The filters `allow-tags` and `ignore-tags`: which tags an entry accepts at all.
 
-They mean the same as in Argo CD Image Updater: Go's regular expressions (RE2, which no pattern makes slow) and Go's
-`filepath.Match`, whose `[!a]` does not negate. `policy.judge` applies them.
+They mean the same as in Argo CD Image Updater: Go's regular expressions (RE2, in which no pattern is slow) and Go's
+`filepath.Match`, in which `[!a]` does not negate. `policy.judge` applies them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import re2
 from task.errors import Malformed
 from task.text import shortened
 
-LONGEST = 4096  # characters of one pattern: 200,000 of them took RE2 25 seconds
-# Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} fits. With 32 MB, 4,096 characters took
-# four seconds and a quarter of a gigabyte.
+LONGEST = 4096  # characters of one pattern; RE2 needed 25 seconds for 200,000
+# Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} fits. With 32 MB, a pattern of 4,096
+# characters took four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
 _LONGEST_SUGGESTION = 200
 _GLOB = re.compile(r"[A-Za-z0-9_.*?-]+")
@@ -29,10 +29,10 @@ _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
 
 def allow_pattern(value: str) -> str | None:
-    """The RE2 pattern of an `allow-tags` value `regexp:<RE2>`; None for `any` and an empty value.
+    """Return the RE2 pattern of an `allow-tags` value `regexp:<RE2>`, or None for `any` and an empty value.
 
-    Every character after the first colon counts, blanks included. Raises `Malformed` for other values, and for
-    patterns that Go's regexp refuses: a broken filter must not let a tag through.
+    Every character after the first colon counts, even blanks. Raises `Malformed` for other values, and for patterns
+    that Go's regexp refuses: a broken filter must not let a tag through.
     """
     value = value.strip()
     keyword, colon, pattern = value.partition(":")
@@ -46,12 +46,12 @@ def allow_pattern(value: str) -> str | None:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises `Malformed` for a pattern that RE2 or Go's regexp refuses."""
+    """Raise `Malformed` for a pattern that RE2 or Go's regexp refuses."""
     _compiled(pattern)
 
 
 def check_length(text: str) -> None:
-    """Raises `Malformed` for a pattern or glob so long that it could cost a run minutes."""
+    """Raise `Malformed` for a pattern or glob that is so long that it could cost a run minutes."""
     if len(text) > LONGEST:
         raise Malformed(
             f"{shortened(text)!r} has {len(text):,} characters, and a pattern may have {LONGEST:,}",
@@ -60,12 +60,12 @@ def check_length(text: str) -> None:
 
 
 def allowed(pattern: str | None, tag: str) -> bool:
-    """Whether the pattern of `allow_pattern` matches anywhere in the tag; None takes every tag."""
+    """Tell whether the pattern from `allow_pattern` matches anywhere in the tag. None matches every tag."""
     return pattern is None or _compiled(pattern).search(tag.encode("utf-8", "surrogatepass")) is not None
 
 
 def ignore_globs(value: str) -> tuple[str, ...]:
-    """The globs of an `ignore-tags` value, trimmed, without empty ones.
+    """Return the globs of an `ignore-tags` value, trimmed, without empty ones.
 
     Raises `Malformed` for a glob that Go's `filepath.Match` calls a bad pattern. AIU ignores such a glob.
     """
@@ -77,7 +77,10 @@ def ignore_globs(value: str) -> tuple[str, ...]:
 
 
 def glob_match(glob: str, tag: str) -> bool:
-    """Whether the glob matches the whole tag as in Go's `filepath.Match` on Unix; a malformed glob matches nothing."""
+    """Tell whether the glob matches the whole tag, as in Go's `filepath.Match` on Unix.
+
+    A malformed glob matches nothing.
+    """
     try:
         return _compiled_glob(glob).fullmatch(tag) is not None
     except Malformed:
@@ -85,12 +88,12 @@ def glob_match(glob: str, tag: str) -> bool:
 
 
 def ignored(globs: Sequence[str], tag: str) -> str:
-    """The first glob that matches the tag, or ""."""
+    """Return the first glob that matches the tag, or ""."""
     return next((glob for glob in globs if glob_match(glob, tag)), "")
 
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
-    """What to write instead of a value that is not `regexp:…`."""
+    """Return what to write instead of a value that is not `regexp:…`."""
     if keyword.strip().lower() in {"regexp", "regex", "re"} and colon:
         return f"write regexp:{shortened(unwrapped(pattern))}"
     if keyword.strip().lower() == "glob":
@@ -102,7 +105,7 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
 
 
 def unwrapped(pattern: str) -> str:
-    """The pattern without the blanks, slashes or quotes around it, which are part of no tag."""
+    """Remove blanks, slashes and quotes around a pattern. They are never part of a tag."""
     bare = pattern.strip()
     for mark in ("/", "'", '"'):
         if len(bare) > 1 and bare[0] == bare[-1] == mark:
@@ -111,13 +114,13 @@ def unwrapped(pattern: str) -> str:
 
 
 def regexp_of_glob(text: str) -> str:
-    """`regexp:` with the pattern of a tag or a simple glob; "" for other texts, and for a pattern's `.*`."""
+    """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other texts, and if `.*` is in it."""
     if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:
         return ""
     return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
 
 
-@lru_cache(maxsize=16)  # each may hold all of its memory
+@lru_cache(maxsize=16)  # each one may use up its memory limit
 def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
@@ -125,18 +128,18 @@ def _compiled(pattern: str) -> Any:
     try:
         compiled = re2.compile(pattern.encode(), options)
         names = compiled.groupindex
-        if compiled.groups:  # nobody reads the groups, and a thousand of them cost each search milliseconds
+        if compiled.groups:  # the groups are never read, and a thousand of them cost milliseconds in each search
             options.never_capture = True
             compiled = re2.compile(pattern.encode(), options)
     except re2.error as problem:
-        words = problem.args[0] if problem.args else ""  # RE2's own, as bytes
+        words = problem.args[0] if problem.args else ""  # RE2's own message, as bytes
         trouble = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
         raise _bad_pattern(pattern, trouble) from problem
     except UnicodeEncodeError as problem:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
     finally:
-        re2.purge()  # google-re2 caches 128 patterns itself, each with all of its memory
-    # The C++ library takes two things that Go's regexp refuses: a single byte, and group names beyond ASCII.
+        re2.purge()  # google-re2 itself caches 128 patterns, each with its memory
+    # The C++ library accepts two things that Go's regexp refuses: a single byte, and group names beyond ASCII.
     if r"\C" in _ESCAPE.findall(pattern):
         raise _bad_pattern(pattern, r"invalid escape sequence: \C")
     if odd := next((name for name in names if not name.isascii()), b""):
@@ -155,10 +158,10 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
 
 @lru_cache(maxsize=1024)
 def _compiled_glob(glob: str) -> re.Pattern[str]:
-    """A glob of Go's `filepath.Match` as a regular expression. Raises `Malformed` for what Go calls a bad pattern.
+    """Turn a glob of Go's `filepath.Match` into a regular expression. Raises `Malformed` if Go calls it a bad pattern.
 
-    Go matches the characters between two stars where they first fit and never elsewhere. Hence the atomic groups: they
-    give the same answers, and no glob is slow.
+    Go matches the characters between two stars at the first fitting place only. The atomic groups do the same, so the
+    results are equal, and no glob is slow.
     """
     runs, position = [""], 0  # the patterns between the stars
     while position < len(glob):
@@ -181,7 +184,10 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
 
 
 def _class(glob: str, position: int) -> tuple[str, int]:
-    """The pattern of a class after its `[`, and where the rest begins. Only `^` negates: `[!a]` takes `!` and `a`."""
+    """Return the pattern of a class after its `[`, and where the rest begins.
+
+    Only `^` negates: `[!a]` matches `!` and `a`.
+    """
     negated = glob.startswith("^", position)
     position += negated
     ranges: list[tuple[str, str]] = []
@@ -191,7 +197,7 @@ def _class(glob: str, position: int) -> tuple[str, int]:
         if glob.startswith("-", position):
             high, position = _class_letter(glob, position + 1)
         ranges.append((low, high))
-    # Go takes `[z-a]` and lets it match nothing; Python refuses such a range.
+    # Go accepts `[z-a]`, which matches nothing. Python refuses such a range.
     text = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in ranges if low <= high)
     if not text:
         return (r"[\s\S]" if negated else r"[^\s\S]"), position + 1
@@ -205,7 +211,7 @@ def _class_letter(glob: str, position: int) -> tuple[str, int]:
 
 
 def _letter(glob: str, position: int, trouble: str) -> tuple[str, int]:
-    """One character, escaped or not, and where the rest begins."""
+    """Return one character, escaped or not, and where the rest begins."""
     if glob.startswith("\\", position):
         position += 1
     if position >= len(glob):

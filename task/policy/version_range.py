@@ -1,7 +1,7 @@
-"""Parses versions and ranges of versions as Masterminds/semver v3.4 does.
+"""Parses versions and ranges of versions like Masterminds/semver v3.4.
 
 Argo CD Image Updater uses that library: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`. python-semver compares
-the versions. It has no such ranges, and its parser is stricter than Masterminds' `NewVersion`.
+the versions here. It has no such ranges, and its parser is stricter than Masterminds' `NewVersion`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from task.errors import Malformed
 
 _WORDS = r"[0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*+"
 _VERSION = re.compile(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII)
-# All quantifiers are possessive: backtracking could never find a match, and a hostile constraint costs no time.
+# All quantifiers are possessive, because backtracking could never find a match. So a hostile constraint costs no time.
 _BLANK = r"[\t\n\f\r ]"
-_NUMBER = r"[0-9|xX*]++"  # Masterminds admits "|" here; such a number is refused one step later
+_NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, and refuses such a number one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
 _LOOSE_PARTS = rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
 _OPERATOR = r"(?:[<>!]=|=[<>]|~>|[=<>~^])?+"
 _TERM = re.compile(rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII)
 _HYPHEN = re.compile(rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLANK}*+", re.ASCII)
 _ANY_PART = frozenset({None, "x", "X", "*"})
-_MAJOR, _MINOR, _PATCH = 1, 2, 3  # how many parts of a version are written, or compared
+_MAJOR, _MINOR, _PATCH = 1, 2, 3  # how many parts of a version are given, or compared
 _UINT64 = 2**64
 _LONGEST_VERSION = 256
 _LONGEST_RANGE = 4096
@@ -46,15 +46,15 @@ class Term:
 
 @dataclass(frozen=True)
 class Range:
-    """A constraint: a version is in the range where all terms of one of the groups hold."""
+    """A constraint. A version is in the range if all terms of one of the groups hold."""
 
     text: str
     groups: tuple[tuple[Term, ...], ...]
 
     def admits(self, version: Version) -> bool:
-        """Whether the version is in the range.
+        """Tell whether the version is in the range.
 
-        A pre-release is in a group only if some term of that group carries a pre-release itself.
+        A pre-release can be in a group only if a term of that group has a pre-release itself.
         """
         return any(
             (not version.prerelease or any(term.version.prerelease for term in group))
@@ -65,11 +65,11 @@ class Range:
 
 @lru_cache(maxsize=1024)
 def parse_version(tag: str) -> Version | None:
-    """The version that a tag stands for, or None.
+    """Return the version that a tag stands for, or None.
 
-    The rules are those of Masterminds `NewVersion` v3.4: `v` may lead, `1` and `1.2` are whole versions, and leading
-    zeros are fine. There is no blank, no `V`, no number from 2**64 on, and no leading zero in a numeric part of the
-    pre-release.
+    The rules are those of Masterminds `NewVersion` v3.4: a leading `v` is allowed, `1` and `1.2` are whole versions,
+    and leading zeros are allowed, except in a numeric part of the pre-release. Blanks, `V`, and numbers from 2**64 on
+    are not.
     """
     match = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_VERSION else None
     return _version(match.group(1, 2, 3), match[4], match[5]) if match else None
@@ -77,9 +77,9 @@ def parse_version(tag: str) -> Version | None:
 
 @lru_cache(maxsize=1024)
 def parse_range(text: str) -> Range:
-    """The range of a constraint; an empty text is `*`, which is every release.
+    """Return the range of a constraint. An empty text means `*`, which is every release.
 
-    Raises `Malformed`, with the constraint in quotes, where Masterminds `NewConstraint` v3.4 refuses it.
+    Raises `Malformed`, which quotes the constraint, if Masterminds `NewConstraint` v3.4 refuses it.
     """
     text = text.strip()
     if len(text) > _LONGEST_RANGE:
@@ -101,7 +101,7 @@ def _version(numbers: tuple[str | None, ...], prerelease: str | None, build: str
 
 
 def _group(part: str, text: str) -> tuple[Term, ...]:
-    """The terms between two `||`, with blanks or a comma between them."""
+    """Return the terms between two `||`, which are separated by blanks or a comma."""
     terms: list[Term] = []
     stripped, position, gap = part.strip(" \t\n\f\r"), 0, " "
     while gap and (match := _TERM.match(stripped, position)):
@@ -126,7 +126,10 @@ def _improper(part: str, text: str) -> Malformed:
 
 
 def _holds(term: Term, version: Version) -> bool:
-    """Whether one comparison holds. For parts that are not given, the library has a rule of its own in each case."""
+    """Tell whether one comparison holds.
+
+    If some parts are not given, the library has a different rule for each operator.
+    """
     order = version.compare(term.version)
     ours, theirs = version.to_tuple()[:_PATCH], term.version.to_tuple()[:_PATCH]
     match term.operator:
@@ -140,7 +143,7 @@ def _holds(term: Term, version: Version) -> bool:
             return ours[:_MINOR] != theirs[:_MINOR] or version.prerelease != term.version.prerelease
         case "!=":
             return order != 0
-        case ">" if term.given in {_MAJOR, _MINOR}:  # `>1` begins at 2.0.0: nothing of 1.x is above all of 1
+        case ">" if term.given in {_MAJOR, _MINOR}:  # `>1` begins at 2.0.0, because no 1.x is above all of 1
             return ours[: term.given] > theirs[: term.given]
         case ">":
             return order > 0
@@ -149,7 +152,7 @@ def _holds(term: Term, version: Version) -> bool:
         case "<=":  # `<=1.2` includes all of 1.2.x; `<=*` is `<=0.0`
             parts = term.given or _MINOR
             return ours[:parts] <= theirs[:parts]
-        case "^":  # the first part that is not 0 stays; `^0.0` keeps the minor, `^0` the major, `^*` is 0.0.0 alone
+        case "^":  # the first part that is not 0 stays; `^0.0` keeps the minor, `^0` the major, and `^*` is only 0.0.0
             if term.version.major or term.given == _MAJOR:
                 parts = _MAJOR
             else:
@@ -157,7 +160,7 @@ def _holds(term: Term, version: Version) -> bool:
             return order >= 0 and ours[:parts] == theirs[:parts]
         case "=" if term.given == _PATCH:
             return order == 0
-        case _:  # `~1.2`, `=1.2`: the same minor, or the same major where only that is given
+        case _:  # `~1.2`, `=1.2`: the same minor, or the same major if only that is given
             if term.given in {0, _PATCH} and theirs == (0, 0, 0):
                 return order >= 0  # `~0.0.0` and `~*` have no upper end
             parts = _MAJOR if term.given == _MAJOR else _MINOR

@@ -1,1 +1,1 @@
-"""Registries: facts about images by the OCI distribution API, with few requests."""
+"""Gets facts about images from registries, through the OCI distribution API, with few requests."""

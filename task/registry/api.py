@@ -1,4 +1,4 @@
-"""Sends requests to one registry, with the login that it asks for, not too many at a time, and with named errors."""
+"""Sends requests to one registry, with the login that it asks for, a few at a time, and turns refusals into errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from task.secret import Secret
 from task.urls import origin, split
 
 AT_ONCE = 8  # requests to one registry at the same time
-DOWN = 30.0  # seconds without a request to a registry that is down, so that a thousand questions fail at once
+DOWN = 30.0  # seconds in which a registry that is down gets no request, so that a thousand questions fail at once
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=1800.0)
 Headers = dict[str, str]
 
@@ -32,13 +32,13 @@ class RegistryApi:
         self._log, self._limits = log, limits
         self._room = BoundedSemaphore(AT_ONCE)
         self._lock, self._first = Lock(), Lock()
-        self._http: Http | None = None  # for the URL that answered first
+        self._http: Http | None = None  # for the first URL that answered
         self._servers: dict[str, Http] = {}  # token servers, by origin
         self._challenges: tuple[Challenge, ...] = ()
         self._tokens: dict[tuple[str, RegistryLogin | None], bearer_tokens.BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
-        self._down: tuple[TaskError, float] | None = None  # why nothing answers, and until when that is believed
+        self._down: tuple[TaskError, float] | None = None  # why nothing answers, and until when that is assumed
 
     def ask(
         self,
@@ -49,7 +49,7 @@ class RegistryApi:
         accept: str = "",
         also: tuple[int, ...] = (),
     ) -> Response:
-        """The answer to `/v2/<repository><path>`, with the status 200, 404, or one of those in `also`.
+        """Return the answer to `/v2/<repository><path>` if its status is 200, 404, or in `also`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other answer. A registry that
         could not be reached is not asked again for a while.
@@ -61,7 +61,7 @@ class RegistryApi:
         if answer.status == 401:
             self._challenges = challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
             known = self._tokens.get((repository, login))
-            # A token may end early; but if it is not the one that was sent, another thread has a new one already.
+            # The token may have ended early. If it is not the one that was sent, another thread already has a new one.
             if known is not None and sent == bearer_tokens.bearer(known.text):
                 self._tokens.pop((repository, login), None)
             again = self._authorized(repository, login)
@@ -75,7 +75,7 @@ class RegistryApi:
         raise error
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         for http in (self._http, *self._servers.values()):
             if http is not None:
                 http.close()
@@ -94,7 +94,7 @@ class RegistryApi:
                 raise problem from None
 
     def _wait_for_turn(self) -> None:
-        """Waits so that there are as many requests in a second as registries.conf allows."""
+        """Wait, so that the registry gets only as many requests in a second as registries.conf allows."""
         if not self.endpoint.limit:
             return
         with self._lock:
@@ -104,7 +104,7 @@ class RegistryApi:
         shutdown.sleep(start - now)
 
     def _answer(self, method: str, url: str, headers: Headers) -> Response:
-        """The answer at the URL of the registry that answered first."""
+        """Return the answer at the registry's URL that answered first."""
         if self._http is None:
             with self._first:
                 self._raise_if_down()
@@ -113,14 +113,14 @@ class RegistryApi:
         return self._http.ask(method, url, headers=headers)
 
     def _raise_if_down(self) -> None:
-        """Raises the error of a moment ago again."""
+        """Raise the recent error again."""
         if self._down is not None and time.monotonic() < self._down[1]:
             raise self._down[0]
 
     def _first_answer(self, method: str, url: str, headers: Headers) -> Response:
-        """The answer to the first request, which finds out whether the registry speaks https or http.
+        """Return the answer to the first request, which finds out whether the registry uses https or http.
 
-        It never carries a login: no challenge has come yet.
+        It never has a login, because the registry has not asked for one yet.
         """
         for base in self.endpoint.urls if len(self.endpoint.urls) > 1 else ():
             http = self._client(base)
@@ -130,7 +130,7 @@ class RegistryApi:
                 if error.kind != "unreachable":
                     raise
                 continue
-            # nginx and Go's server answer 400 to http on a port for https; a registry's own 400 has a JSON body.
+            # nginx and Go's server answer 400 to http on a port for https. A registry's own 400 has a JSON body.
             registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
             if answer.status != 400 or registrys:
                 self._http = http
@@ -154,7 +154,7 @@ class RegistryApi:
     # Logins
 
     def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
-        """The headers for a repository; {} as long as the registry has not asked for a login."""
+        """Return the headers that log in to a repository, or {} if the registry has not asked for a login yet."""
         bearer = next((challenge for challenge in self._challenges if challenge.scheme == "bearer"), None)
         basic = next((challenge for challenge in self._challenges if challenge.scheme == "basic"), None)
         if login and login.token and (bearer or basic):
@@ -183,13 +183,13 @@ class RegistryApi:
             return known.text
 
     def _trusts(self, challenge: Challenge) -> bool:
-        """Whether the registry's login may go to the challenge's realm."""
+        """Tell whether the registry's login may be sent to the challenge's realm."""
         realm = challenge.parameters.get("realm", "")
         ours, theirs = split(self._base).host.strip("[]"), split(realm).host.strip("[]")
         return self._encrypted_enough(realm) and same_trust(ours, theirs)
 
     def _encrypted_enough(self, realm: str) -> bool:
-        """Whether the realm is https, or plain http on the host of a registry that speaks http itself."""
+        """Tell whether the realm is https, or http on the host of a registry that uses http itself."""
         if realm.startswith("https://"):
             return True
         same = split(realm).host == split(self._base).host

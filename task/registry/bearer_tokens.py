@@ -1,13 +1,13 @@
-"""Fetches bearer tokens, once for each repository, and sends the registry's login only where it may go.
+"""Fetches bearer tokens, once for each repository, and sends the registry's login only to servers that may get it.
 
-Most registries do as Docker's documentation says: GET realm?service=…&scope=… with the login as Basic authentication.
+Most registries follow Docker's documentation: GET realm?service=…&scope=… with the login as Basic authentication.
 These differ:
-- Docker Hub: the realm is another host (auth.docker.io); GHCR, GAR, Quay, Harbor, GitLab (/jwt/auth), Nexus and JFrog
-  (/v2/token) have it on their own, GitLab often on the neighbour: registry.example.com → gitlab.example.com.
+- Docker Hub: the realm is another host (auth.docker.io). GHCR, GAR, Quay, Harbor, GitLab (/jwt/auth), Nexus and JFrog
+  (/v2/token) have it on their own host, GitLab often on a neighbour: registry.example.com → gitlab.example.com.
 - ECR, and Nexus without its token realm, ask for Basic authentication and have no tokens.
-- ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000 and the secret a refresh token, which
-  is exchanged by POST (`grant_type=refresh_token`), as is Docker's `identitytoken`.
-- GHCR gives a token for any repository; GitLab and Quay give one that then opens nothing (401, 403).
+- ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000, and the secret is a refresh token. It
+  is exchanged by POST (`grant_type=refresh_token`), and so is Docker's `identitytoken`.
+- GHCR gives a token for any repository. GitLab and Quay give one that then opens nothing (401, 403).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from task.urls import origin
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
-# Seconds: a token's life where the server names none, as Docker's documentation has it; renewed so long before its end.
+# Seconds: how long a token lives if the server does not say (from Docker's documentation), and how long before its end
+# it is renewed.
 _SHORTEST, _LEEWAY = 60.0, 10.0
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
@@ -53,9 +54,9 @@ class BearerToken:
 
 
 def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> BearerToken:
-    """A token for the `service` and `scope` that are wanted. Raises `RegistryError` and its kinds.
+    """Fetch a token for the `service` and `scope` in `wanted`. Raises `RegistryError` and its subclasses.
 
-    No message holds the URL's query, which a registry may fill with anything.
+    No message has the URL's query, because a registry may put anything into it.
     """
     place, asked = origin(realm), {key: value for key, value in wanted.items() if value}
     try:
@@ -74,7 +75,7 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
         raise RegistryAccessError(f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN)
     try:
         data: Any = answer.json()
-        text = data.get("token") or data.get("access_token")  # the second is OAuth2's name; ACR gives only that
+        text = data.get("token") or data.get("access_token")  # `access_token` is OAuth2's name, and ACR gives only that
         life = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
         text, life = None, 0.0
@@ -84,13 +85,13 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
 
 
 def basic(login: RegistryLogin) -> dict[str, str]:
-    """The header of Basic authentication."""
+    """Return the header for Basic authentication."""
     pair = f"{login.username}:{login.password.reveal()}".encode()
     return {"Authorization": f"Basic {b64encode(pair).decode()}"}
 
 
 def bearer(token: Secret) -> dict[str, str]:
-    """The header with a token."""
+    """Return the header with a token."""
     return {"Authorization": f"Bearer {token.reveal()}"}
 
 
@@ -102,7 +103,7 @@ def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin
         return http.ask("GET", realm, params=wanted, headers=basic(login) if login else {})
     form = {"grant_type": "refresh_token", "client_id": _CLIENT, **wanted, "refresh_token": refresh.reveal()}
     answer = http.ask("POST", realm, data=form, again=True)
-    # A token server without the exchange may still take the refresh token as a password.
+    # A token server without the exchange may still accept the refresh token as a password.
     if answer.status in (400, 401, 404, 405) and login and login.password:
         return http.ask("GET", realm, params=wanted, headers=basic(login))
     return answer

@@ -1,7 +1,7 @@
 """Caches what is known about images, in memory and in a folder that is kept between runs.
 
-Manifests and configs never change under their digest, so these entries are true for ever. Tags move: the digest that a
-tag had is only a hint, and one HEAD says whether it still holds.
+Manifests and configs never change under their digest, so these entries stay true. Tags move: the last known digest of a
+tag is only a hint, and one HEAD request checks whether it is still right.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from task.registry.manifest import Config, Member, is_digest
 
-_FORM = 1  # of the files; a file of another form is ignored
+_FORM = 1  # the version of the file format; files of another version are ignored
 
 
 class AnswerCache:
@@ -33,20 +33,20 @@ class AnswerCache:
             self._load()
 
     def saw(self, tag: str, digest: str) -> None:
-        """Remembers that a tag names this digest now."""
+        """Remember that a tag has this digest now."""
         if tag and self.tags.get(tag) != digest:
             self.tags[tag], self._changed = digest, True
 
     def consists(self, digest: str, members: tuple[Member, ...]) -> None:
-        """Remembers the images of a manifest."""
+        """Remember the images of a manifest."""
         self.members[digest], self._changed = members, True
 
     def says(self, digest: str, config: Config) -> None:
-        """Remembers the config of an image."""
+        """Remember the config of an image."""
         self.configs[digest], self._changed = config, True
 
     def save(self) -> None:
-        """Writes the file, in one piece. An error is ignored: it costs the next run some requests, nothing else."""
+        """Write the file, in one piece. An error is ignored, because it only costs the next run some requests."""
         if not self._path or not self._changed:
             return
         data = {
@@ -67,7 +67,7 @@ class AnswerCache:
             self._changed = False
 
     def _load(self) -> None:
-        # Other runs share the folder, and a volume may be full or shared with strangers: a strange file is no error.
+        # A strange file is no error: other runs share the folder, and a volume may be full or shared with strangers.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             with open(self._path, encoding="utf-8") as file:
                 data: Mapping[str, Any] = json.load(file)

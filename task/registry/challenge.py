@@ -1,4 +1,4 @@
-"""Reads how a registry asks for a login (`WWW-Authenticate`), and decides which token servers may get the login."""
+"""Reads how a registry asks for a login (`WWW-Authenticate`), and decides which token servers may get it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _PIECE = re.compile(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
 
-# Domains under which anybody may have a server: a neighbour there is a stranger.
+# Anybody may have a server under these domains, so a neighbour there is a stranger.
 _SHARED = frozenset(
     (
         "github.io", "gitlab.io", "githubusercontent.com", "pages.dev", "workers.dev", "trycloudflare.com",
@@ -39,7 +39,7 @@ class Challenge:
 
 
 def challenges(header: str) -> tuple[Challenge, ...]:
-    """The challenges of a `WWW-Authenticate` header, in its order; malformed parts are left out."""
+    """Return the challenges of a `WWW-Authenticate` header, in order. Malformed parts are left out."""
     offered: list[Challenge] = []
     for match in _PIECE.finditer(header[:8192]):
         name, value = match.group(1).lower(), match.group(2)
@@ -52,10 +52,10 @@ def challenges(header: str) -> tuple[Challenge, ...]:
 
 
 def same_trust(registry: str, other: str) -> bool:
-    """Whether a registry's login may be sent to another host (both without ports).
+    """Tell whether a registry's login may be sent to another host (both without ports).
 
-    That is the registry itself, a host of its domain (GitLab: registry.example.com → gitlab.example.com), or a known
-    pair. Anybody who can answer for a registry could otherwise name his own server as the realm, and get the login.
+    Allowed are the registry itself, a host of its domain (GitLab: registry.example.com → gitlab.example.com), and known
+    pairs. Otherwise anybody who can answer for a registry could name his own server as the realm, and get the login.
     """
     if registry == other:
         return bool(other)
@@ -72,7 +72,7 @@ def same_trust(registry: str, other: str) -> bool:
 
 
 def _is_domain(name: str) -> bool:
-    """Whether one owner has all hosts below this name, as far as one can know without the public suffix list."""
+    """Tell whether one owner has all hosts below this name, as far as this is known without the public suffix list."""
     labels = name.split(".")
     if len(labels) < 2 or name in _SHARED:  # example.com
         return False

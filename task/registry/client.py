@@ -1,4 +1,4 @@
-"""Answers questions about images from all registries of one run; the same question is asked once."""
+"""Answers questions about images from all registries of one run. The same question is asked only once."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _MOST_THREADS = 32
 
 @dataclass(frozen=True)
 class Ways:
-    """How registries are reached."""
+    """How to reach registries."""
 
     entries: Sequence[RegistryConf] = ()  # of registries.conf
     insecure: Collection[str] = ()  # hosts that may have any certificate, or none
     ca: str = ""  # PEM text: authorities trusted besides the machine's
     cache_dir: str = ""  # the folder of AnswerCache
-    limits: Limits = LIMITS  # of one answer
-    lists: RegistryListLimits = RegistryListLimits()  # of all pages of a list
+    limits: Limits = LIMITS  # for one answer
+    lists: RegistryListLimits = RegistryListLimits()  # for all pages of a list
 
 
 class _Known:
-    """One repository as one login sees it, and what is known of it."""
+    """One repository as one login sees it, and what is known about it."""
 
     def __init__(self, repository: ImageRepository, memory: AnswerCache) -> None:
         self.repository, self.memory = repository, memory
@@ -60,22 +60,22 @@ class Registry:
 
     @property
     def requests(self) -> int:
-        """How many answers registries and their token servers have given so far, repetitions included."""
+        """The number of answers from registries and their token servers, including those to repeated requests."""
         return self._requests
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """An answer for every question, in the order of the questions.
+        """Return an answer for every question, in the order of the questions.
 
-        Questions about the same image are asked together, those about different ones in parallel. A missing image is
-        `Answer(exists=False)`; where the facts are unknown, the answer has the `error`, a `RegistryError` or one of its
-        kinds. `platforms` are all that an image has; `created` and `labels` are those of its newest wanted member.
+        Questions about the same image are asked together, and those about different images in parallel. A missing image
+        is `Answer(exists=False)`. If the facts are unknown, the answer has an `error`, a `RegistryError` or a subclass.
+        `platforms` are all that an image has. `created` and `labels` are those of its newest wanted member.
         """
         groups: dict[tuple[object, ...], list[Question]] = {}
         for question in questions:
             groups.setdefault(self._subject(question), []).append(question)
         answers: dict[Question, Answer] = {}
 
-        # Some threads for each registry, as each of them has its own limit on requests at a time.
+        # Each registry has its own limit on simultaneous requests, so each one gets some threads.
         hosts = {group[0].image.registry for group in groups.values()}
         work = [partial(self._settle, group, answers) for group in groups.values()]
         each(work, min(_MOST_THREADS, AT_ONCE * len(hosts)))
@@ -83,39 +83,42 @@ class Registry:
         return {question: answers[question] for question in questions}
 
     def tags(self, image: Image, secret: str = "", namespace: str = "") -> tuple[str, ...]:
-        """All tags of an image's repository, listed once. Raises `RegistryError` and its kinds."""
+        """Return all tags of an image's repository, listed once in a run. Raises `RegistryError` and its subclasses."""
         return _tags(self._at(image, secret, namespace))
 
     def referrers(
         self, image: Image, digest: str, artifact_type: str = "", secret: str = "", namespace: str = ""
     ) -> tuple[Referrer, ...]:
-        """The manifests that refer to an image's digest: signatures, attestations. Asked anew each time."""
+        """Return the manifests that refer to an image's digest: signatures, attestations.
+
+        Each call asks the registry.
+        """
         return self._at(image, secret, namespace).repository.referrers(digest, artifact_type)
 
     def manifest(self, image: Image, reference: str, secret: str = "", namespace: str = "") -> Manifest | None:
-        """The manifest of a tag or digest in an image's repository; None if it is missing. Asked anew each time."""
+        """Return the manifest of a tag or digest, or None if it is missing. Each call asks the registry."""
         return self._at(image, secret, namespace).repository.manifest(reference)
 
     def blob(self, image: Image, digest: str, secret: str = "", namespace: str = "") -> bytes:
-        """A blob of an image's repository, checked against its digest."""
+        """Return a blob of an image's repository, checked against its digest."""
         return self._at(image, secret, namespace).repository.blob(digest)
 
     def close(self) -> None:
-        """Closes all connections and saves the caches."""
+        """Close all connections, and save the caches."""
         self._save()
         for api in self._apis.values():
             api.close()
 
     def _subject(self, question: Question) -> tuple[object, ...]:
-        """What a question is about and the secret it is asked with: equal for questions that share their answer."""
+        """Return a key that is equal for questions with the same answer: the subject, and the login's secret."""
         image = question.image
         who = (question.secret, question.namespace) if question.secret else ()
-        # The spelling matters where registries.conf has an entry for images without a registry (`default`).
+        # The spelling matters if registries.conf has an entry for images without a registry (`default`).
         name = image.name if self._ways.entries else image.identity
         return (name, image.tag, image.digest, who, question.platforms)
 
     def _settle(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
-        """Answers questions about one image. An answer holds for the whole run, so that decisions are consistent."""
+        """Answer questions about one image. An answer is kept for the whole run, so that decisions are consistent."""
         subject = self._subject(questions[0])
         facts = frozenset(fact for question in questions for fact in question.facts)
         had, known = self._answers.get(subject, (frozenset(), Answer()))
@@ -124,7 +127,7 @@ class Registry:
             if more.exists and not more.error:
                 more = replace(known, **{fact: getattr(more, fact) for fact in missing if fact != "exists"})
             known = more
-            if known.error is None:  # an error may pass, so the next question asks again
+            if known.error is None:  # an error may be temporary, so the next question asks again
                 self._answers[subject] = (had | facts, known)
         answers.update({question: _part(known, question) for question in questions})
 
@@ -141,9 +144,9 @@ class Registry:
             return Answer(error=error)
 
     def _at(self, image: Image, secret: str, namespace: str) -> _Known:
-        """The image's repository, with the login for it."""
+        """Return the image's repository, with the login for it."""
         place = place_of(image, self._ways.entries, self._ways.insecure, self._ways.ca)
-        # The host that is asked decides: a mirror in place of Docker Hub must not get Docker Hub's login.
+        # The contacted host decides: a mirror of Docker Hub must not get Docker Hub's login.
         host = split(place.endpoint.urls[-1]).authority
         if secret:
             login = self._logins.of_annotation(secret, namespace, host, place.repository)
@@ -180,7 +183,7 @@ def _tags(known: _Known) -> tuple[str, ...]:
 
 
 def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
-    """The entries of `--registries-conf`. Raises `UsageError`."""
+    """Read the file for `--registries-conf`, and return its entries. Raises `UsageError`."""
     try:
         return parse_registries_conf(read_text(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -191,7 +194,7 @@ def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
 
 
 def _part(answer: Answer, question: Question) -> Answer:
-    """The facts that one question asked for, from an answer to several questions."""
+    """Return the facts for one question, from an answer to several questions."""
     facts = question.facts
     return Answer(
         exists=answer.exists,

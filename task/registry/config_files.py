@@ -1,4 +1,4 @@
-"""Reads Docker's config files from where Docker, podman, Tekton and GitLab put them, and logins from options."""
+"""Reads the login files of Docker, podman, Tekton and GitLab, and logins from options."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from task.files import read_text
 from task.registry.docker_config import DockerConfig, RegistryLogin, parse_docker_config
 from task.secret import Secret
 
-_TEKTON = "/tekton/creds"  # where Tekton puts the secrets of the service account; HOME may be another folder
+_TEKTON = "/tekton/creds"  # Tekton puts the service account's secrets here; HOME may be another folder
 _LARGEST = 1024 * 1024
 
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
-    """All config files, the most explicit one first. Raises `RegistryAccessError` for an unreadable file."""
-    text = environ.get("DOCKER_AUTH_CONFIG", "").strip()  # GitLab's variable, which holds the file's text
+    """Return all config files, the most explicit one first. Raises `RegistryAccessError` for an unreadable file."""
+    text = environ.get("DOCKER_AUTH_CONFIG", "").strip()  # GitLab's variable, which has the file's text
     inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
     seen: dict[str, DockerConfig] = {}
     for path, named in _places(environ):
         real = os.path.realpath(path)
-        # A shared home may hold another user's file, which is skipped; a file that was named has to be readable.
+        # A shared home may have another user's file, which is skipped. But a file that the user named must be readable.
         if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
             try:
                 text = read_text(path, _LARGEST)
@@ -35,7 +35,10 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
 
 
 def password_of(username: str, password_file: str, environ: Mapping[str, str]) -> RegistryLogin | None:
-    """The login of `--registry-username` with a file or variable. Raises `UsageError` for half a login, or two."""
+    """Return the login from `--registry-username` and the password file or variable, or None.
+
+    Raises `UsageError` if half of it is missing, or two passwords are given.
+    """
     variable = environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD", "").strip()
     if variable and password_file:
         raise UsageError(
@@ -60,13 +63,13 @@ def password_of(username: str, password_file: str, environ: Mapping[str, str]) -
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Each path to look at, and whether the user named it."""
+    """Yield each path to check, and whether the user named it."""
     given = {name: environ.get(name, "").strip() for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG")}
     if file := given["REGISTRY_AUTH_FILE"]:
         yield file, True
     if folder := given["DOCKER_CONFIG"]:
-        yield folder, True  # Docker wants a folder here; people name the file itself
-        for name in ("config.json", ".dockerconfigjson"):  # the second is the only key of a mounted secret
+        yield folder, True  # Docker wants a folder here, but some people name the file itself
+        for name in ("config.json", ".dockerconfigjson"):  # the second one is the only key of a mounted secret
             yield os.path.join(folder, name), True
     elif home := environ.get("HOME", "").strip():
         yield os.path.join(home, ".docker", "config.json"), False

@@ -1,7 +1,7 @@
 """Parses Docker's config file: which login belongs to which registry, and which helper has it.
 
-Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, as podman writes them) or hosts with `*`
-(which the kubelet takes in pull secrets); the longest fitting key wins. Messages never quote a value: most are secrets.
+Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, from podman) or hosts with `*` (which the
+kubelet accepts in pull secrets). The longest fitting key wins. Messages never quote a value, because most are secrets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from task.secret import Secret
 from task.urls import split
 
 HUB = "docker.io"
-HUB_SERVER = "https://index.docker.io/v1/"  # Docker Hub's name for `docker login`, and so for credential helpers
+HUB_SERVER = "https://index.docker.io/v1/"  # Docker Hub's name in `docker login`, and so in credential helpers
 _HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _NOTHING = Secret("")
 _HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
@@ -45,7 +45,7 @@ class DockerConfig:
 
 
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
-    """The config of a file's text, also of the older form without `auths`. Raises `Malformed`."""
+    """Parse the text of a config file, or of its older form without `auths`. Raises `Malformed`."""
     try:
         data = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
@@ -68,21 +68,21 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 
 def normal(key: str) -> str:
-    """A key or a registry's host in one spelling: no scheme, no API version, Docker Hub as `docker.io`."""
+    """Normalise a key or a registry's host: no scheme, no API version, and Docker Hub is `docker.io`."""
     url = split(key.strip() if "://" in key else f"//{key.strip()}")
     host, path = HUB if url.authority in _HUBS else url.authority, url.path.strip("/")
     return f"{host}/{path}" if path and path not in ("v1", "v2") else host
 
 
 def best_key(keys: Mapping[str, Any], registry: str, repository: str) -> str | None:
-    """The longest of the keys that covers `registry/repository`; None if no key does."""
+    """Return the longest of the keys that covers `registry/repository`, or None if no key does."""
     name = normal(f"{registry}/{repository}")
     fitting = [key for key in keys if _covers(key, name)]
     return max(fitting, key=lambda key: ("*" not in key, key.count("/"), len(key)), default=None)
 
 
 def server_of(key: str) -> str:
-    """The name of a registry for credential helpers."""
+    """Return the name of a registry that credential helpers use."""
     return HUB_SERVER if key == HUB else key
 
 
@@ -90,14 +90,17 @@ def _covers(key: str, name: str) -> bool:
     host, _, path = key.partition("/")
     names_host, _, names_path = name.partition("/")
     same = host == names_host
-    if "*" in host:  # it stands for letters within one part of a host's name, as in the kubelet; a port must be equal
+    if "*" in host:  # as in the kubelet, `*` matches within one part of a host's name, and the port must be equal
         parts, names = host.split("."), names_host.split(".")
         same = len(parts) == len(names) and all(map(fnmatchcase, names, parts))
     return same and (not path or f"{names_path}/".startswith(f"{path}/"))
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
-    """The login of one entry of `auths`; None for an empty entry, as Docker writes it beside a credential helper."""
+    """Return the login of one entry of `auths`, or None for an empty entry.
+
+    Docker writes an empty entry if a credential helper has the login.
+    """
     entry = _mapping(entry, "an entry of auths")
     texts = {name: entry.get(name) or "" for name in ("username", "password", "auth", "identitytoken", "registrytoken")}
     if not all(isinstance(text, str) for text in texts.values()):
@@ -112,7 +115,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
         user, colon, password = text.partition(":")
         if not colon:
             raise Malformed(f"the entry of {normal(key)}: auth is not the base64 form of user:password")
-        password = password.rstrip("\x00")  # Docker itself does so when it reads the file
+        password = password.rstrip("\x00")  # Docker itself does this when it reads the file
     identity, token = Secret(texts["identitytoken"]), Secret(texts["registrytoken"])
     if not (password or identity or token):
         return None

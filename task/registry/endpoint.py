@@ -1,4 +1,4 @@
-"""Decides where a registry is: its URLs, and which certificates are trusted there."""
+"""Finds out where a registry is: its URLs, and which certificates are trusted there."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _HUB_API = "https://registry-1.docker.io"
 class Endpoint:
     """One registry."""
 
-    name: str  # as images name it: "docker.io", "ghcr.io", "localhost:5000"
+    name: str  # as in the names of images: "docker.io", "ghcr.io", "localhost:5000"
     urls: tuple[str, ...]  # the first one that answers is used
     verify: bool = True
     ca: str = ""  # PEM text: authorities trusted besides the machine's
-    limit: int = 0  # requests per second; 0 is no limit
+    limit: int = 0  # requests in a second; 0 is no limit
 
     @property
     def local(self) -> bool:
-        """Whether the registry is on this machine, where no proxy is used."""
+        """Whether the registry is on this machine, so that no proxy is used."""
         return all(is_loopback(split(url).host) for url in self.urls)
 
 
@@ -42,8 +42,8 @@ class ImageLocation:
 
 
 def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection[str], ca: str) -> ImageLocation:
-    """Where to ask for an image. Raises `UsageError` for an unreadable `ca_file`."""
-    # `docker.io/nginx` names its registry, `nginx` does not; an entry with `default: true` is for the second.
+    """Return where to ask for an image. Raises `UsageError` for an unreadable `ca_file`."""
+    # `docker.io/nginx` names its registry, but `nginx` does not. An entry with `default: true` is for the second form.
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:
@@ -62,7 +62,7 @@ def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection
     endpoint = Endpoint(name, (conf.api_url,), not conf.insecure, "\n".join(filter(None, texts)), conf.limit)
 
     repository = image.repository.removeprefix("library/") if image.registry == HUB else image.repository
-    # AIU's `defaultns`. An entry for Docker Hub itself needs none: `library` is known.
+    # AIU's `defaultns`. An entry for Docker Hub itself does not need it, because that is `library`.
     if "/" not in repository:
         hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
         repository = f"{conf.defaultns}/{repository}" if conf.defaultns else image.repository if hub else repository
@@ -70,9 +70,9 @@ def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection
 
 
 def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
-    """The endpoint of a registry without an entry, as Docker infers it.
+    """Return the endpoint of a registry without an entry, by Docker's rules.
 
-    It speaks https, or also http on this machine and where that is allowed.
+    It uses https. On this machine, and if the registry is in `insecure`, http is tried as well.
     """
     if registry == HUB:
         return Endpoint(HUB, (_HUB_API,), ca=ca)
@@ -80,6 +80,6 @@ def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
     if is_loopback(split(f"//{registry}").host):
         return Endpoint(registry, (http, https), registry not in insecure, ca)
     if registry in insecure:
-        has_port = bool(re.search(r":[0-9]+$", registry))  # a registry with a port of its own mostly speaks http
+        has_port = bool(re.search(r":[0-9]+$", registry))  # a registry with its own port usually uses http
         return Endpoint(registry, (http, https) if has_port else (https, http), verify=False)
     return Endpoint(registry, (https,), ca=ca)

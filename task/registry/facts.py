@@ -1,8 +1,8 @@
 """Answers one question about one image with as few requests as possible.
 
-`exists` and `digest` take one HEAD, and nothing for the digest of an image that has one. `platforms` takes the
-manifest, and the config of a single image. `created` and `labels` take the manifest and the config; of an index, those
-of every wanted member. (Docker Hub counts a GET of a manifest as a pull, and not a HEAD.)
+`exists` and `digest` take one HEAD, and `digest` nothing if the image is given by its digest. `platforms` takes the
+manifest, and for a single image the config. `created` and `labels` take the manifest and the config, and for an index
+those of every wanted member. (Docker Hub counts a GET of a manifest as a pull, but not a HEAD.)
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 def find(
     repository: ImageRepository, image: Image, facts: Collection[str], platforms: tuple[str, ...], memory: AnswerCache
 ) -> Answer:
-    """The facts asked for; a missing image is `Answer(exists=False)`. Raises `RegistryError` and its kinds."""
+    """Return these facts. A missing image is `Answer(exists=False)`. Raises `RegistryError` and its subclasses."""
     if not _IN_MANIFEST & set(facts):
         return _short(repository, image, facts, memory)
     digest = _settled(repository, image, memory, sure="exists" in facts)
     if digest is None:
         return Answer(exists=False)
     images = _flat(repository, digest, memory)
-    wanted = [member for member in images if not member.platform]  # whose configs have to be read
+    wanted = [member for member in images if not member.platform]  # their configs have to be read
     if _IN_CONFIG & set(facts):
         wanted = [member for member in images if not member.platform or fits(platforms, member.platform)]
-    # A mirror may have left some members of an index out; it is an error only if it has none of them.
+    # A mirror may leave out some members of an index. It is an error only if none of the wanted ones is there.
     configs = [(member, config) for member in wanted if (config := _config(repository, member, memory)) is not None]
     if wanted and not configs:
         raise RegistryError(
@@ -55,7 +55,7 @@ def find(
 
 
 def _short(repository: ImageRepository, image: Image, facts: Collection[str], memory: AnswerCache) -> Answer:
-    """The answer about existence and digest."""
+    """Return the answer about existence and digest."""
     if image.digest and "exists" not in facts:
         return Answer(digest=image.digest)
     digest = repository.head(image.digest or image.tag)
@@ -69,9 +69,9 @@ def _short(repository: ImageRepository, image: Image, facts: Collection[str], me
 
 
 def _settled(repository: ImageRepository, image: Image, memory: AnswerCache, *, sure: bool) -> str | None:
-    """The digest of the image, whose members are then in `memory`; None if the image does not exist.
+    """Return the digest of the image, and make sure that its members are in `memory`. None if the image does not exist.
 
-    With `sure` the registry is asked even for a known digest, because the image may have been deleted.
+    With `sure`, the registry is asked even for a known digest, because the image may have been deleted.
     """
     known = image.digest or memory.tags.get(image.tag, "")
     if known in memory.members:
@@ -82,7 +82,7 @@ def _settled(repository: ImageRepository, image: Image, memory: AnswerCache, *, 
 
 
 def _read(repository: ImageRepository, reference: str, memory: AnswerCache, tag: str = "") -> str | None:
-    """Reads a manifest into the cache and returns its digest, or None if the registry has no such manifest."""
+    """Read a manifest into the cache and return its digest, or None if the registry has no such manifest."""
     manifest = repository.manifest(reference)
     if manifest is None:
         return None
@@ -94,14 +94,17 @@ def _read(repository: ImageRepository, reference: str, memory: AnswerCache, tag:
 
 
 def _flat(repository: ImageRepository, digest: str, memory: AnswerCache) -> list[Member]:
-    """The images of a manifest. A member without a platform may be an index itself, and is then replaced by its own."""
+    """Return the images of a manifest.
+
+    A member without a platform may be an index itself. Then its own images replace it.
+    """
     todo, flat, seen = list(memory.members[digest]), [], {digest}
     while todo:
         member = todo.pop(0)
         if member.platform or member.config or member.digest in memory.configs or member.digest in seen:
             flat.append(member)
             continue
-        seen.add(member.digest)  # an index may hold itself
+        seen.add(member.digest)  # an index may contain itself
         if len(seen) + len(flat) > _MOST:
             raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="check the image")
         todo = [*_parts(repository, member, memory), *todo]
@@ -112,14 +115,14 @@ def _flat(repository: ImageRepository, digest: str, memory: AnswerCache) -> list
 
 
 def _parts(repository: ImageRepository, member: Member, memory: AnswerCache) -> tuple[Member, ...]:
-    """The images under a member's digest; () if a mirror has left the member out."""
+    """Return the images under a member's digest, or () if a mirror left the member out."""
     if member.digest not in memory.members and _read(repository, member.digest, memory) is None:
         return ()
     return memory.members[member.digest]
 
 
 def _config(repository: ImageRepository, member: Member, memory: AnswerCache) -> Config | None:
-    """The config of an image; None if the registry does not have it."""
+    """Return the config of an image, or None if the registry does not have it."""
     if not member.config and member.digest not in memory.configs:
         parts = _parts(repository, member, memory)
         if not parts:

@@ -1,7 +1,7 @@
 """Checks signatures without keys, by an identity that Sigstore's authority has put into a certificate.
 
-The package `sigstore`, an extra, checks certificate, transparency log, identity and issuer. A signature in cosign's
-older form comes only with the log's promise to record it. `sigstore` wants the proof, so it is fetched from the log.
+The optional package `sigstore` checks certificate, transparency log, identity and issuer. In cosign's older form, a
+signature only has the log's promise to record it. `sigstore` requires the proof, so it is fetched from the log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PACKAGE = "signatures without keys need the package sigstore"
 
 
 class Keyless:
-    """Checks that an image is signed by `identity`, as `issuer` confirmed it. Safe to use from several threads."""
+    """Checks that an image is signed by `identity`, as confirmed by `issuer`. Safe to use from several threads."""
 
     def __init__(self, identity: str, issuer: str, log: Callable[[str], None], url: str = LOG) -> None:
         """Raises `UsageError` if the package is missing."""
@@ -34,10 +34,10 @@ class Keyless:
         self._verifier = once(_verifier)
 
     def objection(self, signature: Signed) -> str:
-        """Why the signature is not good; "" if it is good. Raises `RegistryDownError` if the log is down."""
+        """Return why the signature is not good, or "" if it is good. Raises `RegistryDownError` if the log is down."""
         from sigstore.models import Bundle  # noqa: PLC0415 - 230 ms, and few need it
 
-        # Only a signature with a certificate and an entry in the log was made without a key.
+        # A signature without a key always has a certificate and an entry in the log.
         if signature.form == "payload" and (not signature.certificate or signature.log_index < 0):
             return "a signature is by a key, and not by an identity"
         verifier = self._verifier()
@@ -52,7 +52,7 @@ class Keyless:
                 verifier.verify_artifact(signature.content, Bundle.from_json(raw), self._policy)
             else:
                 verifier.verify_dsse(Bundle.from_json(raw), self._policy)
-        except Exception as error:  # noqa: BLE001 - a library on data of strangers: no error of it lets an image pass
+        except Exception as error:  # noqa: BLE001 - strangers' data, and no error may let an image pass
             return f"a signature is not by {self._who}: {one_line(str(error))[:200]}"
         return ""
 

@@ -1,4 +1,4 @@
-"""Runs programs that give logins, Docker's credential helpers and the scripts of `ext:`, without a shell."""
+"""Runs programs that return logins: Docker's credential helpers and the scripts of `ext:`. It uses no shell."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from task.secret import Secret
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
-_NO_LOGIN = b"credentials not found"  # every helper built on docker-credential-helpers prints this
-_TOKEN = "<token>"  # noqa: S105 - the user name with which a helper says that the secret is an identity token
+_NO_LOGIN = b"credentials not found"  # every helper that uses docker-credential-helpers prints this
+_TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
 
 
 def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) -> RegistryLogin | None:
-    """The login that `docker-credential-<name> get` has for a registry; None if it has none.
+    """Return the login for a registry from `docker-credential-<name> get`, or None if it has none.
 
-    A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file copied from a
-    laptop names `desktop` or `osxkeychain`.
+    A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file that was copied
+    from a laptop names `desktop` or `osxkeychain`. Raises `RegistryError` and its subclasses.
     """
     if not _NAME.fullmatch(name):
         raise RegistryAccessError(
@@ -58,7 +58,7 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
 
 
 def script(path: str, environ: Mapping[str, str]) -> str:
-    """The output of an `ext:` script, `user:password`. Raises `RegistryError` and its kinds."""
+    """Return the output of an `ext:` script, `user:password`. Raises `RegistryError` and its subclasses."""
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(f"ext:{path[:200]} is not an absolute path", hint="write ext:/path/of/script")
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
@@ -72,14 +72,17 @@ def script(path: str, environ: Mapping[str, str]) -> str:
 def _run(
     kind: str, name: str, args: tuple[str, ...], stdin: str, environ: Mapping[str, str]
 ) -> tuple[int | None, bytes, bytes]:
-    """The exit code (None if the program is missing), stdout and stderr. No error holds the program's output."""
+    """Return the exit code (None if the program is missing), stdout and stderr.
+
+    No error quotes the program's output.
+    """
     shutdown.check()
     try:
         folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
         program = sh.Command(name, None if os.path.isabs(name) else folders)
     except sh.CommandNotFound:
         return None, b"", b""
-    if sys.version_info >= (3, 12):  # sh forks, and from 3.12 on Python warns of a fork beside other threads
+    if sys.version_info >= (3, 12):  # sh forks, and since 3.12, Python warns if a process with threads forks
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
     theirs = child_environment(environ, (name,) if kind == "helper" else ())
     try:
@@ -96,6 +99,6 @@ def _run(
         raise RegistryDownError(
             f"{name} gave no login within {_PATIENCE[kind]} seconds", hint="run it again, or try it by hand"
         ) from None
-    except (sh.ErrorReturnCode, OSError) as error:  # sh puts the command line and output into the error's text
+    except (sh.ErrorReturnCode, OSError) as error:  # sh puts the command line and the output into the error's text
         shutdown.check()
         raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="try it by hand") from None

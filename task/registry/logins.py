@@ -1,7 +1,7 @@
 """Finds the login for a registry: from an annotation or registries.conf, from options, or from Docker's config files.
 
-A source that is named but unusable is an error, and no other one is tried. The owner of an Application is not trusted:
-secrets of other namespaces, variables that the pipeline has not allowed, and scripts are refused.
+If a named source is unusable, that is an error, and no other source is tried. The owner of an Application is not
+trusted: secrets of other namespaces, variables that the pipeline has not allowed, and scripts are refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from task.registry.config_files import config_files
 from task.registry.docker_config import DockerConfig, RegistryLogin, best_key, normal, parse_docker_config, server_of
 from task.secret import Secret
 
-# (namespace, name) → the data of a secret of the cluster. Raises `LookupError` for a missing secret, and `Malformed`
-# for one that is Argo CD's own: a cluster's token must never be sent to a registry.
+# (namespace, name) → the data of a secret in the cluster. Raises `LookupError` for a missing secret, and `Malformed`
+# for one of Argo CD's own, because a cluster's token must never be sent to a registry.
 Secrets = Callable[[str, str], Mapping[str, bytes]]
 
 _ANNOTATION = "pull-secret"
@@ -40,7 +40,7 @@ class Allowed:
 
     env: Collection[str] = ()  # variables for `env:`; registries.conf may name any
     execute: bool = False  # whether `ext:` is allowed, in registries.conf as well
-    namespace: str = ""  # the control plane's: its secrets are allowed, like those in the Application's namespace
+    namespace: str = ""  # the control plane's; its secrets are allowed, like those in the Application's namespace
 
 
 class Logins:
@@ -60,9 +60,9 @@ class Logins:
         self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
 
     def of_annotation(self, text: str, namespace: str, host: str, repository: str) -> RegistryLogin | None:
-        """The login that `pull-secret` names, for the registry at `host`.
+        """Return the login that `pull-secret` names, for the registry at `host`.
 
-        Raises `RegistryError` and its kinds, and `AnnotationError` for a secret that the annotation may not name.
+        Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the annotation must not name.
         """
         try:
             source = parse_credential_source(text)
@@ -73,7 +73,10 @@ class Logins:
         return self._once(subject, 0, lambda: self._named(source, _ANNOTATION, host, repository))
 
     def of_conf(self, source: CredentialSource, expire: float, host: str, repository: str) -> RegistryLogin | None:
-        """The login that registries.conf names. After `expire` seconds it is looked up again (an ECR token ends)."""
+        """Return the login that registries.conf names.
+
+        After `expire` seconds, find it again, because an ECR token ends.
+        """
         if source.kind == "ext":
             self._check_script()
         where = "credentials in registries.conf"
@@ -81,7 +84,7 @@ class Logins:
         return self._once(subject, expire, lambda: self._named(source, where, host, repository))
 
     def of_host(self, host: str, repository: str) -> RegistryLogin | None:
-        """The login that options or Docker's config files have for a registry; None if they have none."""
+        """Return the login for a registry from options or Docker's config files, or None."""
         return self._once((host, repository), 0, lambda: self._from_options(host, repository))
 
     def _once(self, key: object, expire: float, find: Callable[[], RegistryLogin | None]) -> RegistryLogin | None:
@@ -92,8 +95,8 @@ class Logins:
             return known[0]
 
     def _check(self, source: CredentialSource, namespace: str) -> None:
-        """Raises an error for a source that the owner of an Application may not name."""
-        # AIU v1.3 refuses secrets of other namespaces as well; v0 takes any secret that its own account may read.
+        """Raise an error for a source that the owner of an Application must not name."""
+        # AIU v1.3 refuses secrets of other namespaces as well. AIU v0 uses any secret that its own account may read.
         if source.kind in ("secret", "pullsecret") and source.namespace not in (namespace, self._allowed.namespace):
             raise AnnotationError(
                 f"pull-secret names a secret of namespace {source.namespace}, the Application is in {namespace}",
@@ -161,7 +164,7 @@ class Logins:
         return next((login for login in logins if login is not None), None)
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
-        """The login of one config file: the longest key wins, and `credHelpers` come before `credsStore`."""
+        """Return the login in one config file. The longest key wins, and `credHelpers` come before `credsStore`."""
         key, helper_key = best_key(config.logins, host, repository), best_key(config.helpers, host, repository)
         if helper_key and len(helper_key) >= len(key or ""):
             return self._from_helper(config.helpers[helper_key], server_of(helper_key), needed=True)
@@ -170,21 +173,27 @@ class Logins:
         return self._from_helper(config.store, server_of(normal(host)), needed=False) if config.store else None
 
     def _from_helper(self, name: str, server: str, *, needed: bool) -> RegistryLogin | None:
-        """A helper's login for a registry. Each is asked once, because one may take seconds (ECR's asks AWS)."""
+        """Return a helper's login for a registry.
+
+        Each is asked once, because that may take seconds (ECR's asks AWS).
+        """
         if (name, server) not in self._from_helpers:
             self._from_helpers[name, server] = login_programs.helper(name, server, self._environ, needed=needed)
         return self._from_helpers[name, server]
 
 
 def _subject(source: CredentialSource, host: str, repository: str) -> tuple[object, ...]:
-    """The cache key of a source's login. Only a pull secret may hold several logins, by registry and repository."""
+    """Return the cache key of a source's login.
+
+    Only a pull secret may have several logins, for different registries and repositories.
+    """
     return (source, host, repository) if source.kind == "pullsecret" or source.registry else (source,)
 
 
 def _pair(text: str, where: str) -> RegistryLogin:
-    """The login of a text `user:password`, which is split at the first colon.
+    """Split a text `user:password` at the first colon, and return the login.
 
-    JSON and PEM hold colons, too. A text that was never meant as a login must not be sent to a registry.
+    JSON and PEM have colons, too. A text that was never meant as a login must not be sent to a registry.
     """
     user, colon, password = text.strip().partition(":")
     if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):

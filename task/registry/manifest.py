@@ -16,21 +16,21 @@ from task.errors import RegistryError
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 IMAGES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 SIGNED = "application/vnd.docker.distribution.manifest.v1+prettyjws"
-# All of them, always. Without the right type, Docker's registry 2.8 answers 404 for an OCI manifest or index. Asked for
-# `manifest.v2` alone, it answers for a manifest list with the digest of the amd64 member.
+# Always send all of them. Without the right type, Docker's registry 2.8 answers 404 for an OCI manifest or index. With
+# only `manifest.v2`, it answers a request for a manifest list with the digest of the amd64 member.
 ACCEPT = ", ".join((*INDEXES, *IMAGES, SIGNED))
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
 _TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
-_NEVER = "0001-01-01T"  # Go's time without a value
+_NEVER = "0001-01-01T"  # Go's zero time
 _CREATED = "org.opencontainers.image.created"
 
 
 @dataclass(frozen=True)
 class Config:
-    """What an image's config says."""
+    """The facts in an image's config."""
 
     created: str = ""  # RFC 3339, UTC; "" if it has no date
     platform: str = ""  # os/arch[/variant]
@@ -41,7 +41,7 @@ class Member(NamedTuple):
     """One image: the only one of its manifest, or one of an index."""
 
     digest: str  # of its manifest
-    platform: str = ""  # "" if the index does not say
+    platform: str = ""  # "" if the index does not have it
     config: str = ""  # the digest of its config; "" until its manifest is read
     created: str = ""  # the manifest's own date, for artifacts without a config
 
@@ -56,28 +56,28 @@ class Manifest:
 
     @property
     def is_index(self) -> bool:
-        """Whether the manifest is an index, which stands for several images."""
-        kind = _text(self.data.get("mediaType")) or self.media_type  # OCI manifests need not say it
+        """Whether the manifest is an index of several images."""
+        kind = _text(self.data.get("mediaType")) or self.media_type  # optional in OCI manifests
         return kind in INDEXES or (kind not in (*IMAGES, SIGNED) and "manifests" in self.data)
 
     @property
     def is_old(self) -> bool:
-        """Whether the manifest is of Docker's schema 1, which has no config."""
+        """Whether the manifest has Docker's schema 1, which has no config."""
         return self.data.get("schemaVersion") == 1
 
 
 def is_digest(text: str) -> bool:
-    """Whether the text is a digest of a known algorithm, so that bytes can be checked against it."""
+    """Tell whether a text is a digest of a known algorithm, so that bytes can be checked against it."""
     return bool(_DIGEST.fullmatch(text))
 
 
 def digest_of(body: bytes, algorithm: str = "sha256") -> str:
-    """The digest of these bytes."""
+    """Return the digest of these bytes."""
     return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
 
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
-    """The bytes that the digest of a manifest of schema 1 covers: all but its signatures."""
+    """Return the part of a schema 1 manifest that its digest covers: everything but its signatures."""
     # The protected header says where in the text Docker has inserted the signatures.
     try:
         protected = data["signatures"][0]["protected"]
@@ -89,7 +89,7 @@ def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
 
 
 def members(manifest: Manifest) -> tuple[Member, ...]:
-    """The images of a manifest, without the attestations and other artifacts of an index."""
+    """Return the images of a manifest, without the attestations and other artifacts of an index."""
     data = manifest.data
     if not manifest.is_index:
         config = data.get("config")
@@ -102,7 +102,7 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
 
 
 def history_config(data: Mapping[str, Any]) -> Config:
-    """The config that a manifest of schema 1 has in the newest entry of its history."""
+    """Return the config in the newest history entry of a schema 1 manifest."""
     try:
         return read_config(json.loads(data["history"][0]["v1Compatibility"]))
     except (LookupError, TypeError, ValueError):
@@ -110,7 +110,7 @@ def history_config(data: Mapping[str, Any]) -> Config:
 
 
 def read_config(data: Any) -> Config:
-    """The config of an image; missing or malformed parts stay empty."""
+    """Parse the config of an image. Missing or malformed parts are empty."""
     data = _mapping(data)
     labels = _mapping(_mapping(data.get("config")).get("Labels"))
     texts = {key: value for key, value in labels.items() if isinstance(value, str)}
@@ -119,7 +119,7 @@ def read_config(data: Any) -> Config:
 
 
 def instant(text: str) -> str:
-    """An RFC 3339 time in UTC with all its digits; "" for any other text, and for Go's zero time."""
+    """Return an RFC 3339 time in UTC with all its digits, or "" for any other text, and for Go's zero time."""
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
         return ""
@@ -133,13 +133,16 @@ def instant(text: str) -> str:
 
 
 def newness(created: str) -> tuple[str, str]:
-    """A sort key for times as `instant` makes them; an image without a time is the oldest."""
+    """Return a sort key for a time from `instant`. An image without a time is the oldest."""
     whole, _, fraction = created.removesuffix("Z").partition(".")
     return whole, fraction
 
 
 def fits(wanted: Sequence[str], platform: str) -> bool:
-    """Whether a platform is wanted; a wanted one without a variant takes any. Without wanted ones, all are."""
+    """Tell whether a platform is wanted.
+
+    A wanted one without a variant fits any variant. If none is wanted, all are.
+    """
     if not wanted:
         return True
     have = (*platform.split("/", 2), "", "")[:3]

@@ -1,7 +1,7 @@
 """Runs work in several threads that never keep the process alive.
 
-A signal must end the process within two seconds, even while a registry does not answer. The threads of an executor are
-joined at exit; daemon threads are not.
+A signal must end the process within two seconds, even if a registry does not answer. An executor joins its threads at
+exit, so these are daemon threads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from task import shutdown
 
 
 def each(work: Sequence[Callable[[], None]], at_once: int) -> None:
-    """Does all the work, `at_once` pieces at the same time. The first exception is raised when all have ended."""
+    """Do all the work, `at_once` pieces at a time. After all have ended, raise the first exception."""
     if len(work) <= 1 or at_once <= 1:
         for piece in work:
             piece()

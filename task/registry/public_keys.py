@@ -1,4 +1,4 @@
-"""Checks signatures by public keys, as `cosign verify --key` does."""
+"""Checks signatures with public keys, like `cosign verify --key`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
 
 def keys_of_file(path: str) -> PublicKeys:
-    """The keys of a file. Raises `UsageError` for a file that holds no public keys."""
+    """Read the keys in a file. Raises `UsageError` if it has no public keys."""
     try:
         return PublicKeys(keys_in(read_text(path)))
     except Malformed as error:
@@ -33,7 +33,7 @@ def keys_of_file(path: str) -> PublicKeys:
 
 
 def keys_in(text: str) -> list[PublicKey]:
-    """The keys of a PEM text. Raises `Malformed`."""
+    """Parse the keys in a PEM text. Raises `Malformed`."""
     found: list[PublicKey] = []
     for pem in public_keys(text):
         try:
@@ -47,13 +47,13 @@ def keys_in(text: str) -> list[PublicKey]:
 
 
 class PublicKeys:
-    """A signature by any of these keys is good."""
+    """Accepts a signature by any of these keys."""
 
     def __init__(self, keys: Sequence[PublicKey]) -> None:
         self._keys = keys
 
     def objection(self, signature: Signed) -> str:
-        """Why the signature is not good; "" if it is good."""
+        """Return why the signature is not good, or "" if it is good."""
         for raw in signature.signatures:
             if any(_good(key, signature.content, raw) for key in self._keys):
                 return ""
@@ -66,7 +66,7 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
             key.verify(signature, content)
             return True
         return False
-    # cosign hashes with SHA-256 for every curve; other tools take the hash of the curve's own size.
+    # cosign hashes with SHA-256 for every curve. Other tools use the hash with the size of the curve.
     algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
     if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp384r1":
         algorithms.append(hashes.SHA384())
@@ -75,7 +75,7 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
     for algorithm in algorithms:
         with suppress(InvalidSignature):
             if isinstance(key, RSAPublicKey):
-                key.verify(signature, content, padding.PKCS1v15(), algorithm)  # as cosign signs; PSS is not its default
+                key.verify(signature, content, padding.PKCS1v15(), algorithm)  # cosign's default; PSS is not
             else:
                 key.verify(signature, content, ECDSA(algorithm))
             return True

@@ -1,4 +1,4 @@
-"""Names the error for a registry that refuses a request, or does not answer."""
+"""Chooses the error for a registry that refuses a request, or does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HUB_LIMIT = (
 
 
 def no_answer(name: str, error: NoAnswerError) -> RegistryError:
-    """The error for a registry that could not be reached."""
+    """Return the error for a registry that could not be reached."""
     if error.kind == "tls":
         return RegistryAccessError(
             f"registry {name}: {error.message}",
@@ -29,10 +29,10 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
 
 
 def refused(name: str, repository: str, answer: Response, login: RegistryLogin | None) -> RegistryError:
-    """The error for an answer that is neither success nor "not found"."""
+    """Return the error for an answer that is neither success nor "not found"."""
     status, code = answer.status, _code(answer)
     shown = f"{status} {code}" if code else str(status)
-    if status == 429 or code == "TOOMANYREQUESTS":  # the code of OCI's specification
+    if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
         later = answer.headers.get("Retry-After", "")[:40]
         wait = f", and wants us to wait for {later} s" if later.isascii() and later.isdigit() else ""
         hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
@@ -41,7 +41,7 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
         return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
     if status not in (401, 403):
         return RegistryError(f"registry {name} answered {shown} when asked for {repository}", hint="is it a registry?")
-    # Registries hide private repositories: a missing one is 401 or 403 as well, so the messages name both cases.
+    # Registries hide private repositories: a missing one is a 401 or 403 as well. So the messages name both cases.
     if login is None:
         return RegistryAccessError(
             f"registry {name} does not allow anonymous access to {repository} ({shown}), or has no such repository",
@@ -55,7 +55,10 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
 
 
 def _code(answer: Response) -> str:
-    """The registry's error code, or "". Its sentences are not shown: they may hold anything, a token included."""
+    """Return the registry's error code, or "".
+
+    Its message is not shown, because it may contain anything, even a token.
+    """
     try:
         code = answer.json()["errors"][0]["code"]
     except (ValueError, LookupError, TypeError):

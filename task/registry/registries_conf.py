@@ -1,6 +1,6 @@
-"""Parses `registries.conf` of Argo CD Image Updater (AIU): how registries are reached, and for which images.
+"""Parses `registries.conf` of Argo CD Image Updater (AIU): how to reach registries, and for which images.
 
-The file is read as strictly as AIU reads it: an unknown key is an error.
+It is as strict as AIU: an unknown key is an error.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class RegistryConf:
     """One entry of the file."""
 
     name: str = ""
-    api_url: str = ""  # without a slash at the end
+    api_url: str = ""  # without a trailing slash
     prefix: str = ""  # "" is Docker Hub
-    ping: bool = True  # accepted without effect: AIU asks /v2/ first, here the first request serves for that
+    ping: bool = True  # accepted without effect: AIU asks /v2/ first, but here the first request does the same
     credentials: CredentialSource | None = None
     credsexpire: float = 0.0  # seconds; 0 is never
     insecure: bool = False  # whether any certificate is accepted
     defaultns: str = ""
-    limit: int = 0  # requests per second; 0 is no limit
+    limit: int = 0  # requests in a second; 0 is no limit
     default: bool = False
     ca_file: str = ""
     ca_data: str = ""
 
 
 def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
-    """The entries of the file, in its order. Raises `Malformed`, which names the wrong entry."""
+    """Return the entries of the file, in its order. Raises `Malformed`, which names the wrong entry."""
     documents = parsed(text.removeprefix("\ufeff"), lambda events: list(_plain(events)))
     if len(documents) > 1:
         raise Malformed("holds more than one YAML document")
@@ -64,7 +64,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
 def find_registry(
     entries: Sequence[RegistryConf], registry: str, repository: str, *, written: bool
 ) -> RegistryConf | None:
-    """The entry for an image; None if it has none and is reached at `https://<registry>`.
+    """Return the entry for an image, or None if it has none and is at `https://<registry>`.
 
     The exact prefix wins, then the longest fitting prefix (AIU since v0.17). An image whose name has no registry (not
     `written`) belongs to the entry with `default: true`, else to Docker Hub.
@@ -79,7 +79,7 @@ def find_registry(
 
 
 def duration(text: str) -> float:
-    """Seconds of a Go duration: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
+    """Return the seconds of a Go duration: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
     rest, seconds = text.strip().removeprefix("+"), 0.0
     if rest == "0":
         return 0.0
@@ -125,7 +125,7 @@ def _entry(data: Any, number: int) -> RegistryConf:
 def _api_url(text: str) -> str:
     if text and not _URL.fullmatch(text):
         raise Malformed("not the URL of a registry", "write https://host[:port], without a login or a query")
-    return text.rstrip("/").removesuffix("/v2")  # each request adds it
+    return text.rstrip("/").removesuffix("/v2")  # each request adds `/v2`
 
 
 def _prefix(text: str) -> str:
@@ -177,7 +177,7 @@ def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
 
 
 def _plain(events: Any) -> Iterator[Any]:
-    """The documents as mappings, lists, texts and None. Raises `Malformed` for a key that stands twice."""
+    """Yield the documents as mappings, lists, texts and None. Raises `Malformed` for a duplicate key."""
     stack: list[tuple[Any, list[Any]]] = []  # containers, each with the key whose value comes next
     anchors: dict[str, Any] = {}
     for event in events:

@@ -18,8 +18,8 @@ from task.registry.manifest import ACCEPT, INDEXES, Manifest, digest_of, is_dige
 from task.urls import origin, path_part, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
-_PAGES = (10_000, 1000)  # tags in a page: most registries give the first at once, the others answer it with 400
-_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # a tag, as the OCI distribution specification has it
+_PAGES = (10_000, 1000)  # tags in a page: most registries allow the first number, and the others answer 400
+_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # a tag, according to the OCI distribution specification
 _MOST_SHOWN = 100
 _NO_HEAD = (405, 501)  # statuses of a server that does not know HEAD
 _NO_API = (400, 404, 405, 501)  # statuses of a registry without OCI 1.1's referrers API
@@ -37,7 +37,7 @@ class Referrer:
 
 @dataclass(frozen=True)
 class RegistryListLimits:
-    """The bounds of one list, all its pages together. Any server may call itself a registry."""
+    """The limits for one list with all its pages. Any server may call itself a registry."""
 
     size: int = 64 * 1024 * 1024  # bytes
     pages: int = 1000
@@ -54,7 +54,10 @@ class ImageRepository:
         self.api, self.name, self.login, self._lists = api, name, login, lists
 
     def head(self, reference: str) -> str | None:
-        """The digest of a tag or digest; "" if the registry does not send it, None if it has no such manifest."""
+        """Return the digest of a tag or digest, with a HEAD request.
+
+        It is "" if the registry does not send it, and None if it has no such manifest.
+        """
         answer = self._manifest("HEAD", reference)
         if answer.status in _NO_HEAD:
             read = self.manifest(reference)
@@ -65,7 +68,10 @@ class ImageRepository:
         return digest if is_digest(digest) else ""
 
     def manifest(self, reference: str) -> Manifest | None:
-        """The manifest of a tag or digest, checked against its digest; None if the registry has no such manifest."""
+        """Return the manifest of a tag or digest, or None if the registry does not have it.
+
+        It is checked against its digest.
+        """
         answer = self._manifest("GET", reference)
         if answer.status == 404:
             return None
@@ -76,7 +82,7 @@ class ImageRepository:
         return Manifest(digest, answer.headers.get("Content-Type", "").partition(";")[0].strip().lower(), data)
 
     def blob(self, digest: str) -> bytes:
-        """The bytes of a blob, checked against its digest."""
+        """Return the bytes of a blob, checked against its digest."""
         if not is_digest(digest):
             raise self._wrong(f"names a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest")
         answer = self.api.ask("GET", self.name, f"/blobs/{digest}", self.login)
@@ -86,7 +92,7 @@ class ImageRepository:
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
-        """A blob that is a JSON object, such as an image's config; {} for any other blob."""
+        """Return a blob that is a JSON object, such as an image's config, or {} for any other blob."""
         try:
             data = json.loads(self.blob(digest))
         except (ValueError, RecursionError):
@@ -94,13 +100,16 @@ class ImageRepository:
         return data if isinstance(data, dict) else {}
 
     def tags(self) -> tuple[str, ...]:
-        """All tags, each once, in the registry's order. Raises `RegistryError` for a missing repository."""
+        """Return all tags, each once, in the registry's order. Raises `RegistryError` for a missing repository."""
         large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
         tags = self._tags(self._pages(large, missing=(400,)))
         return tuple(self._tags(self._pages(allowed)) or () if tags is None else tags)
 
     def referrers(self, digest: str, artifact_type: str = "") -> tuple[Referrer, ...]:
-        """The manifests that refer to an image's digest, by OCI 1.1's API or, without it, by the tag in its place."""
+        """Return the manifests that refer to an image's digest.
+
+        They come from OCI 1.1's API, or from the tag that replaces it in older registries.
+        """
         query = f"?artifactType={path_part(artifact_type)}" if artifact_type else ""
         paged, referrers = False, list[Referrer]()
         for page in self._pages(f"/referrers/{digest}{query}", INDEXES[0], missing=_NO_API):
@@ -113,7 +122,7 @@ class ImageRepository:
         return tuple(referrer for referrer in referrers if artifact_type in ("", referrer.artifact_type))
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
-        """The tags of all pages, each once; None if there is no page."""
+        """Return the tags of all pages, each once, or None if there is no page."""
         tags: dict[str, None] | None = None
         for page in pages:
             names = page.get("tags") or []  # Docker's registry writes null for a repository without tags
@@ -132,10 +141,10 @@ class ImageRepository:
         return self.api.ask(method, self.name, f"/manifests/{reference}", self.login, ACCEPT, also)
 
     def _pages(self, path: str, accept: str = "", missing: tuple[int, ...] = ()) -> Iterator[Mapping[str, Any]]:
-        """One page after the other, as the header `Link` says; no page where the first one has a `missing` status.
+        """Yield the pages of a list, following the header `Link`.
 
-        The login never leaves the registry, and the pages always end. Docker's registry 2.8 ignores `n` and sends all
-        tags in one page.
+        Yield none if the first answer has a `missing` status. The login never leaves the registry, and the pages always
+        end. Docker's registry 2.8 ignores `n`, and sends all tags in one page.
         """
         seen: set[str] = set()
         size, end = 0, time.monotonic() + self._lists.seconds
@@ -171,7 +180,7 @@ class ImageRepository:
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
             raise self._wrong(f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own")
-        # The rest is asked below our own base URL: behind a proxy, a registry may name another path before `/v2/`.
+        # Use our own base URL for the next page: behind a proxy, a registry may name another path before `/v2/`.
         _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
         if not own:
             raise self._wrong("continues its list in another repository")
@@ -191,7 +200,10 @@ class ImageRepository:
         return data
 
     def _checked(self, body: bytes, asked: str, header: str) -> str:
-        """The digest of a body, checked to be the one that was `asked` for and the one in the answer's `header`."""
+        """Return the digest of a body.
+
+        It must be the `asked` one, if that is a digest, and the one in the answer's `header`.
+        """
         known = [digest for digest in (asked, header) if is_digest(digest)]
         for digest in known:
             if digest_of(body, digest.partition(":")[0]) != digest:

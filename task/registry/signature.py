@@ -1,8 +1,8 @@
-"""Parses signatures of images as cosign stores them, and the public keys that check them.
+"""Parses the signatures of images that cosign stores, and the public keys that check them.
 
-cosign has two forms. cosign 1 and 2, and Tekton Chains, store a payload ("simple signing"), whose signature is an
-annotation of its layer. cosign 3 stores a Sigstore bundle with an in-toto statement in a DSSE envelope. Sources:
-cosign's SIGNATURE_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto statement.
+cosign has two forms. cosign 1 and 2, and Tekton Chains, store a payload ("simple signing"), and its signature is an
+annotation of the layer. cosign 3 stores a Sigstore bundle: an in-toto statement in a DSSE envelope. Sources: cosign's
+SIGNATURE_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto statement.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from task.errors import Malformed
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
 ARTIFACTS = ("application/vnd.dev.cosign.artifact.sig.v1+json", BUNDLE)  # beginnings of signatures' artifact types
-MOST = 32  # signatures of one image that are looked at
-LARGEST = 1024 * 1024  # bytes of one
+MOST = 32  # signatures of one image that are checked
+LARGEST = 1024 * 1024  # bytes of one signature
 _TYPE = "cosign container image signature"
 _STATEMENT = "application/vnd.in-toto+json"
 _SIGNED = "https://sigstore.dev/cosign/sign/v1"  # other predicates are attestations (provenance, SBOM)
@@ -34,7 +34,7 @@ _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC K
 
 @dataclass(frozen=True)
 class Layer:
-    """The layer of a manifest that holds one signature."""
+    """The layer of a manifest that has one signature."""
 
     digest: str
     form: Literal["payload", "bundle"]
@@ -46,21 +46,21 @@ class Signed:
     """One signature: the signed bytes, and the images that they name."""
 
     form: Literal["payload", "bundle"]
-    content: bytes  # the bytes that are signed
+    content: bytes  # the signed bytes
     signatures: tuple[bytes, ...]
     digests: tuple[str, ...]
     raw: bytes = b""  # a bundle, as it is stored
-    certificate: str = ""  # PEM, of a payload that was signed without a key
+    certificate: str = ""  # PEM, for a payload that was signed without a key
     log_index: int = -1  # its place in the transparency log
 
 
 def signature_tag(digest: str) -> str:
-    """The tag under which cosign stores the signatures of an image."""
+    """Return the tag under which cosign stores the signatures of an image."""
     return f"{digest.replace(':', '-')}.sig"
 
 
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """The signature layers of a manifest."""
+    """Return the signature layers of a manifest."""
     signatures = []
     for raw in _list(manifest.get("layers"))[:MOST]:
         kind, digest, size = (_mapping(raw).get(key) for key in ("mediaType", "digest", "size"))
@@ -75,7 +75,7 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
 
 
 def signed(layer: Layer, blob: bytes) -> Signed:
-    """The signature in a layer, unchecked. Raises `Malformed`."""
+    """Parse the signature in a layer, without checking it. Raises `Malformed`."""
     return _payload(layer, blob) if layer.form == "payload" else _bundle(blob)
 
 
@@ -112,12 +112,12 @@ def _bundle(blob: bytes) -> Signed:
 
 
 def encoded(kind: str, content: bytes) -> bytes:
-    """The bytes that DSSE signs, its pre-authentication encoding."""
+    """Return the bytes that DSSE signs: its pre-authentication encoding."""
     return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(content), content)
 
 
 def public_keys(text: str) -> tuple[str, ...]:
-    """The public keys of a PEM file, one or more, each as PEM. Raises `Malformed`."""
+    """Return the public keys in a PEM file, one or more, each as PEM. Raises `Malformed`."""
     if "PRIVATE KEY-----" in text:
         raise Malformed("it holds a private key", hint="give the public key, cosign.pub")
     keys = tuple(f"{pem}\n" for pem in _KEY.findall(text))
@@ -127,9 +127,9 @@ def public_keys(text: str) -> tuple[str, ...]:
 
 
 def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
-    """A payload, its certificate and its entry in the transparency log (of Rekor's API) as one Sigstore bundle.
+    """Combine a payload, its certificate and its entry in the transparency log (from Rekor) into a Sigstore bundle.
 
-    Nothing of it is trusted yet: the check of the bundle covers all of it. Raises `Malformed`.
+    Nothing here is trusted yet, because the check of the bundle covers everything. Raises `Malformed`.
     """
     try:
         certificate = "".join(signature.certificate.split("-----")[2].split())

@@ -1,4 +1,4 @@
-"""Decides whether images are signed as required, by what the registry has in both places where cosign stores it."""
+"""Decides whether images are signed as required. It reads both places in a registry where cosign stores signatures."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ class Check(Protocol):
     """Checks who made a signature."""
 
     def objection(self, signature: Signed) -> str:
-        """Why a signature is not good; "" if it is good."""
+        """Return why a signature is not good, or "" if it is good."""
 
 
 class Signatures:
-    """Looks signatures up, and waits for late ones: Tekton Chains signs after the push. Safe to use from threads."""
+    """Finds signatures, and waits for late ones, because Tekton Chains signs after the push.
+
+    Safe to use from threads.
+    """
 
     def __init__(
         self, registry: Registry, check: Check, timeout: float = 0.0, log: Callable[[str], None] = lambda _line: None
@@ -41,7 +44,7 @@ class Signatures:
         self._known: dict[tuple[str, ...], str | TaskError] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """For each image (with its digest): "" if it is signed, why it is not, or an error if that is unknown."""
+        """Return for each image (with its digest) "" if it is signed, why it is not, or an error if that is unknown."""
         answers: dict[Question, str | TaskError] = {}
 
         def settle(question: Question) -> None:
@@ -51,7 +54,7 @@ class Signatures:
         return {question: answers[question] for question in questions}
 
     def _settled(self, question: Question) -> str | TaskError:
-        """The answer for one image, which is waited for once in a run."""
+        """Return the answer for one image. It is waited for only once in a run."""
         key = (question.image.name, question.image.digest, question.secret, question.namespace)
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
@@ -80,7 +83,10 @@ class Signatures:
             return error
 
     def _objection(self, question: Question) -> str:
-        """What is against all of them; one that cannot be read is no reason while another one is good."""
+        """Return what is wrong with all signatures, or "" if one is good.
+
+        A signature that cannot be read does not matter if another one is good.
+        """
         objections: list[str] = []
         unread: TaskError | None = None
         for layer in self._layers(question):
@@ -103,11 +109,12 @@ class Signatures:
 
     def _layers(self, question: Question) -> Iterator[Layer]:
         image, who = question.image, (question.secret, question.namespace)
-        # The tag is where cosign 1 and 2 and Tekton Chains store signatures, referrers are where cosign 3 does.
+        # cosign 1 and 2 and Tekton Chains store signatures under a tag, and cosign 3 stores them as referrers.
         if listed := self._registry.manifest(image, signature_tag(image.digest), *who):
             yield from layers(listed.data)
         referring = self._registry.referrers(image, image.digest, "", *who)
-        # The API's filter takes one exact type, and a registry may ignore it: bundles carry their version in theirs.
+        # Filter here: the API's filter takes one exact type, but that of a bundle contains its version, and a registry
+        # may ignore the filter.
         ours = [
             referrer
             for referrer in referring
@@ -118,7 +125,7 @@ class Signatures:
                 yield from layers(manifest.data)
 
     def _judged(self, question: Question, layer: Layer) -> str:
-        """Why one signature is not good, first of all because it is for another image; "" if it is good."""
+        """Return why one signature is not good (above all, because it is for another image), or "" if it is good."""
         blob = self._registry.blob(question.image, layer.digest, question.secret, question.namespace)
         try:
             signature = signed(layer, blob)
@@ -130,5 +137,5 @@ class Signatures:
 
 
 def _final(answer: str | TaskError) -> bool:
-    """Whether waiting would change nothing: the image is signed, or the error is not a temporary one."""
+    """Tell whether waiting is useless: the image is signed, or the error is not temporary."""
     return answer == "" or (isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY)
