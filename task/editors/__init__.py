@@ -13,26 +13,33 @@ from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
 class Editor(Protocol):
-    """Reads and writes one kind of target. Laws: writing twice equals writing once; `read` gives what `write` wrote."""
+    """Reads and writes one kind of target. It must obey two laws.
+
+    To write twice is the same as to write once, and `read` returns what `write` wrote.
+    """
 
     def places(self, target: Target) -> tuple[Place, ...]:
-        """The paths whose text `read` and `write` need."""
+        """Return the paths whose text `read` and `write` need."""
 
     def read(self, files: Files, target: Target) -> Reading:
-        """What the target says now about its image; an absent file says nothing.
+        """Return the image that is in the target now. All parts are "" if the file is absent.
 
-        TargetError: the file cannot be edited safely. AnnotationError: the keys name no place for the tag.
+        Raises TargetError if the file cannot be edited safely, and AnnotationError if the keys name no place for the
+        tag.
         """
 
     def write(self, files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-        """The files that change, and the edits made in them; both empty if nothing differs. Errors as in `read`."""
+        """Return the changed files, and the edits in them.
+
+        Both are empty if nothing changes. Raises the errors of `read`.
+        """
 
 
 class Override(Editor, Protocol):
-    """An editor of override files, which people edit as well."""
+    """An editor of override files. People edit these files as well."""
 
     def strays(self, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-        """(name, origin) of each element that a person wrote although its origin has another value."""
+        """Return (name, origin) of each element that a person wrote and that has another value than its origin."""
 
 
 EDITORS: Mapping[TargetKind, Editor] = {
@@ -47,5 +54,5 @@ EDITORS: Mapping[TargetKind, Editor] = {
 
 
 def strays(kind: TargetKind, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """What `Override.strays` answers for an override file; () for other kinds of targets."""
+    """Return the result of `Override.strays` for an override file, or () for other kinds of targets."""
     return cast("Override", EDITORS[kind]).strays(files, target) if kind.endswith("-override") else ()

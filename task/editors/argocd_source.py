@@ -2,12 +2,12 @@
 
 `annotations.write_back.override_names` makes the file's name.
 
-Argo CD's repo-server reads the file as a JSON merge patch over the source. The file's lists replace those of the spec
-(argo-cd issue 6665), and an element inherits the fields it lacks from the spec's element at the same index. So the
-file must hold everything that is needed: each element complete, each value a string.
+Argo CD's repo-server applies the file to the source as a JSON merge patch. The file's lists replace those of the spec
+(argo-cd issue 6665), and an element inherits missing fields from the spec's element at the same index. So the file must
+have everything that is needed: each element must be complete, and each value a string.
 
-An element that we copied from the spec, or from the common file, says so in a comment and follows its origin. An
-element without the comment was written by a person and stays as it is. Version 0.1 reset such elements to the spec.
+An element that we copied from the spec, or from the common file, says so in a comment, and follows its origin. An
+element without the comment was written by a person, and stays as it is. Version 0.1 reset such elements to the spec.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ORIGIN = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[
 
 
 class Section(NamedTuple):
-    """The place of one source type's list in an override file."""
+    """The place of a source type's list in an override file."""
 
     name: str  # "helm"
     list: str  # "parameters"
@@ -62,42 +62,42 @@ class Item(NamedTuple):
     force: bool | None = None  # forcestring; None if the list has no such field
 
     def data(self) -> dict[str, Data]:
-        """The whole element, its fields in the order in which AIU writes them."""
+        """Return the whole element, with its fields in AIU's order."""
         fields: dict[str, Data] = {"name": self.name, "value": self.value}
-        # AIU writes `forcestring` and reads only that; Argo CD decodes it in any case.
+        # AIU writes and reads only `forcestring`. Argo CD ignores the case.
         return fields if self.force is None else {**fields, "forcestring": self.force}
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """The override file under all its names, and the file that all Applications of the folder share."""
+    """Return the override file in all its spellings, and the file that all Applications of the folder share."""
     paths = (target.path, *target.fallbacks, common_path(target))
     return tuple(Place(path) for path in dict.fromkeys(paths))
 
 
 def common_path(target: Target) -> str:
-    """The path of `.argocd-source.yaml` in the source's folder."""
-    # A `write-back-target` may name any file as the override document; only its usual name tells the folder.
+    """Return the path of `.argocd-source.yaml` in the source's folder."""
+    # A `write-back-target` may name any file as the override file, and only the usual name says which folder it is for.
     override = posixpath.basename(target.path).startswith(".argocd-source-")
     folder = posixpath.dirname(target.path) if override else target.source.path.strip("/")
     return posixpath.normpath(posixpath.join(folder, COMMON))
 
 
 def load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
-    """The override file's path, its tree, and its only document: None if the file is empty or absent."""
+    """Return the override file's path, its tree, and its only document, or None if the file is empty or absent."""
     path = chosen(files, target)
     tree = tree_of(files, path)
     return path, tree, single(tree, path)
 
 
 def elements(document: Document | None, section: Section, path: str) -> tuple[Node, ...]:
-    """The nodes of the section's list; () if the list, the section or the document is missing or null."""
+    """Return the nodes of the section's list, or () if the list, the section or the document is missing or null."""
     node = document.root if document else None
     for key in section:
         if node is None or node.null or document is None:
             return ()
         if node.kind != "mapping":
             raise _shape(f"{section.name} is not a mapping", path)
-        # Argo CD decodes keys in any case, but its merge patch does not: `Helm:` would stand beside the spec's `helm:`.
+        # Argo CD ignores the case of keys, but its merge patch does not: it would have both `Helm:` and `helm:`.
         if other := next((name.value for name, _ in pairs(node) if name.value.lower() == key != name.value), ""):
             raise _shape(f"has {other} where Argo CD expects {key}", path)
         below = value(node, key)
@@ -114,11 +114,11 @@ def _shape(problem: str, path: str) -> TargetError:
 
 
 def grow(tree: Tree, section: Section, items: Sequence[Data], path: str) -> Tree:
-    """The file with more elements at the end of the section's list; a missing list is added."""
+    """Return the file with more elements at the end of the section's list. A missing list is added."""
     if not items:
         return tree
     document = single(tree, path)
-    # Argo CD fails on an empty or comment-only file ("Invalid JSON Patch"), so such a file is filled.
+    # Argo CD fails for an empty or comment-only file ("Invalid JSON Patch"), so such a file is filled.
     if document is None:
         return begin(tree, {section.name: {section.list: list(items)}})
     if document.root.null:
@@ -143,7 +143,7 @@ def _refuse_alias(tree: Tree, document: Document, node: Node, path: str) -> None
 
 
 def field(document: Document, element: Node, name: str) -> Node | None:
-    """The node of one field of an element; Argo CD decodes field names in any case."""
+    """Return the node of one field of an element, or None. Argo CD ignores the case of field names."""
     element = resolved(document, element)
     if element.kind != "mapping":
         return None
@@ -151,13 +151,13 @@ def field(document: Document, element: Node, name: str) -> Node | None:
 
 
 def text_field(document: Document, element: Node, name: str) -> str:
-    """The text of one field; "" if it is missing."""
+    """Return the text of one field, or "" if it is missing."""
     node = field(document, element, name)
     return resolved(document, node).value if node is not None else ""
 
 
 def items_of(document: Document | None, section: Section, path: str) -> tuple[Item, ...]:
-    """The elements of the list that have a name."""
+    """Return the elements of the list that have a name."""
     if document is None:
         return ()
     return tuple(item for element in elements(document, section, path) if (item := _item(document, element)))
@@ -169,7 +169,7 @@ def _item(document: Document, element: Node) -> Item | None:
 
 
 def unsound_names(document: Document | None, section: Section, path: str) -> set[str]:
-    """The names that have several values, or a value that some YAML reader does not take for a string."""
+    """Return the names with several values, or with a value that some YAML reader does not take for a string."""
     if document is None:
         return set()
     unsound, values = set(), dict[str, str]()
@@ -183,7 +183,7 @@ def unsound_names(document: Document | None, section: Section, path: str) -> set
 
 
 def reading_of(items: Collection[Item], keys: Keys, unsound: Collection[str], path: str) -> Reading:
-    """What the items under the names in `keys` say about the image. It is unsound if one of those names is."""
+    """Return the image in the items with the names in `keys`. It is not sound if one of these names is in `unsound`."""
     values = {item.name: item.value for item in items}
     good = not {keys.spec or keys.name, keys.spec or keys.tag} & set(unsound)
     if keys.spec:
@@ -193,7 +193,7 @@ def reading_of(items: Collection[Item], keys: Keys, unsound: Collection[str], pa
 
 
 def common_document(files: Files, target: Target) -> tuple[str, Document | None]:
-    """The path and document of the common override file, which every Application of the folder reads first."""
+    """Return the path and document of the common override file, which all Applications of the folder read first."""
     path = common_path(target)
     if text_of(files, path) is None or path == chosen(files, target):
         return path, None
@@ -202,7 +202,7 @@ def common_document(files: Files, target: Target) -> tuple[str, Document | None]
 
 @dataclass(frozen=True)
 class OriginComment:
-    """The comment that names an element's origin; with the blanks before it, it is at `[start:end]`."""
+    """The comment that names an element's origin. `[start:end]` includes the blanks before it."""
 
     text: str
     start: int
@@ -210,7 +210,7 @@ class OriginComment:
 
 
 def origin_comment(tree: Tree, element: Node) -> OriginComment | None:
-    """The element's origin comment, on any of its lines; None for an element without one, and in flow style."""
+    """Return the element's origin comment, on any of its lines, or None if it has none, or is in flow style."""
     for end in _line_ends(tree, element):
         tail = line_end(tree.text, end)
         if match := _ORIGIN.fullmatch(tree.text, end, tail):
@@ -219,18 +219,21 @@ def origin_comment(tree: Tree, element: Node) -> OriginComment | None:
 
 
 def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
-    """The ends of those values of the element that a comment may follow."""
+    """Yield the ends of those values of the element that a comment may follow."""
     parent = tree.parent(element)
-    # Behind flow style the comment could belong to any element of the line.
+    # After flow style, the comment could belong to any element of the line.
     if element.kind == "alias" or element.style == "{" or (parent is not None and parent.style == "{"):
         return
     for node in (child for _, child in pairs(element)) if element.kind == "mapping" else (element,):
-        if node.kind == "scalar" and node.style not in {"|", ">"}:  # in a block scalar it would be text
+        if node.kind == "scalar" and node.style not in {"|", ">"}:  # in a block scalar, the comment would be text
             yield content_end(tree.text, node)
 
 
 def set_origin_comments(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], str | None]) -> Tree:
-    """The file with other origin comments: for each element `wanted` gives one, "" for none, None to leave it as is."""
+    """Return the file with other origin comments.
+
+    For each element, `wanted` returns its new comment, "" for none, or None to leave it as it is.
+    """
     document, splices = single(tree, path), []
     for element in elements(document, section, path) if document else ():
         want, now = wanted(tree, element), origin_comment(tree, element)
@@ -240,13 +243,13 @@ def set_origin_comments(tree: Tree, section: Section, path: str, wanted: Callabl
             splices.append(Splice(now.start, now.end, f"  {want}" if want else ""))
         elif (at := next(_line_ends(tree, element), None)) is not None:
             tail = line_end(tree.text, at)
-            # A person's own comment on that line is worth more than ours.
+            # A person's comment on that line is more important than ours.
             splices += [Splice(at, tail, f"  {want}")] if only_blank(tree.text, at, tail) else []
     return checked(tree, splices, {}) if splices else tree
 
 
 def without(tree: Tree, section: Section, path: str, gone: Callable[[Tree, Node], bool]) -> Tree:
-    """The file without the elements that are `gone`; one that shares its line with others stays."""
+    """Return the file without the elements that are `gone`. One that shares its line with something else stays."""
     document = single(tree, path)
     nodes = elements(document, section, path) if document else ()
     numbers = [number for number, element in enumerate(nodes) if gone(tree, element)]
@@ -264,10 +267,11 @@ def merge_image(
     *,
     force: bool | None,
 ) -> tuple[Files, tuple[Edit, ...]]:
-    """What `write` answers for Helm parameters and plugin variables: the file with the image under the names in `keys`.
+    """Return the result of `write` for Helm parameters and plugin variables.
 
-    The file also gets the items that the spec and the common file hold. Elements are found by name. An element with an
-    origin comment follows its origin and is removed with it; everything else stays as a person wrote it.
+    The file has the image under the names in `keys`, and the items of the spec and of the common file. Elements are
+    found by name. An element with an origin comment follows its origin, and is removed with it. All others stay as a
+    person wrote them.
     """
     path, tree, document = load(files, target)
     items = items_of(document, section, path)
@@ -280,7 +284,7 @@ def merge_image(
     carried = _carried(files, target, section, spec)
 
     def wanted(tree: Tree, element: Node) -> Item | None:
-        """What an element has to say; None if it stays as it is."""
+        """Return the wanted content of an element, or None if it stays as it is."""
         name = text_field(tree.documents[0], element, "name")
         if name in mine:
             return mine[name]
@@ -298,7 +302,7 @@ def merge_image(
         return name not in mine and name not in carried and origin_comment(tree, element) is not None
 
     tree = _with_values(tree, section, path, wanted)
-    # Argo CD fills a missing field from the spec's element at the same index, whatever that one's name is.
+    # Argo CD takes a missing field from the spec's element at the same index, even if that has another name.
     while gap := _gap(tree, section, path, wanted):
         element, name, data = gap
         tree = add_keys(tree, alone(tree, tree.documents[0], element), {name: data})
@@ -316,7 +320,7 @@ def merge_image(
 def stray_items(
     files: Files, target: Target, section: Section, keys: Keys, spec: Sequence[Item]
 ) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of each element that a person wrote although its origin has another value."""
+    """Return (name, origin) of each element that a person wrote and that has another value than its origin."""
     path, tree, document = load(files, target)
     carried = _carried(files, target, section, spec)
     ours = {keys.name, keys.tag, keys.spec, *target.managed}
@@ -333,19 +337,19 @@ def stray_items(
 
 
 def _carried(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, tuple[Item, str]]:
-    """Each item that the file must hold because its list replaces the others, with its origin, by name."""
+    """Return each item that the file must have because its list replaces the others, with its origin, by name."""
     if not target.carry:
         return {}
     path, common = common_document(files, target)
     shared = items_of(common, section, path)
     if section == PLUGIN:
         shared = tuple(item._replace(force=None) for item in shared)
-    # Argo CD reads the common file after the spec and before ours, so the common file beats the spec.
+    # Argo CD reads the common file after the spec and before ours, so the common file wins over the spec.
     return {**{item.name: (item, FROM_SPEC) for item in spec}, **{item.name: (item, FROM_COMMON) for item in shared}}
 
 
 def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], Item | None]) -> Tree:
-    """The file with the wanted content in those fields that exist."""
+    """Return the file with the wanted content in fields that exist."""
     document = single(tree, path)
     if document is None:
         return tree
@@ -355,14 +359,14 @@ def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree
         if (node := field(document, element, "value")) is not None:
             now = resolved(document, node)
             text = item.value if item else now.value
-            # A value that is not a string (`1.10`, `true`) fails manifest generation of the whole Application, no
-            # matter who wrote it.
+            # A value that is not a string (`1.10`, `true`) breaks the whole Application, whoever wrote it, because
+            # Argo CD cannot generate its manifests.
             if now.kind == "scalar" and (text != now.value or not (sound(now) or (now.null and item is None))):
                 changes.append((alone(tree, document, node), text))
         if (flag := field(document, element, "forcestring")) is not None and item and item.force is not None:
             now = resolved(document, flag)
             plain = now.kind == "scalar" and not now.style
-            # Argo CD decodes plain booleans only: on the string `"true"` its JSON decoder fails.
+            # Argo CD accepts only plain booleans: its JSON decoder fails for the string `"true"`.
             if (now.value if plain else "") != ("true" if item.force else "false"):
                 changes.append((alone(tree, document, flag), item.force))
     return splice(tree, changes) if changes else tree
@@ -371,7 +375,7 @@ def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree
 def _gap(
     tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], Item | None]
 ) -> tuple[Node, str, Data] | None:
-    """An element that lacks a field, that field, and its content; the first one, or None."""
+    """Return the first element that lacks a field, that field and its content, or None."""
     document = single(tree, path)
     if document is None:
         return None

@@ -1,4 +1,4 @@
-"""What all editors share: which files they may edit, how an image is spelled in them, what `write` answers."""
+"""What all editors need: which files they may edit, how images are spelled in them, and the result of `write`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MODES = {
     "160000": ("a submodule", "write to the submodule's own repository: git-repository"),
     "040000": ("a folder", "name a file in it"),
 }
-# No person writes a values file of this size. Its tree takes many times as much memory as the text.
+# No person writes a values file of this size. Its tree needs many times as much memory as the text.
 _LARGEST = 10 * 1024 * 1024
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """The path to write: the target's own, unless only another spelling of it exists.
+    """Return the path to write: the target's own, or another spelling of it if only that exists.
 
     AIU may have written the other spelling, with or without the namespace (AIU issues 963 and 1343).
     """
@@ -35,8 +35,8 @@ def chosen(files: Files, target: Target) -> str:
 
 
 def text_of(files: Files, path: str) -> str | None:
-    """The text of a file; None if the file is absent. TargetError for anything that must not be edited."""
-    # In Git's trees nothing lies below a link or a file: to write there would replace it by a folder.
+    """Return the text of a file, or None if it is absent. Raises TargetError for anything that must not be edited."""
+    # In Git, nothing can be below a link or a file. To write there would replace it by a folder.
     parent = path
     while parent := posixpath.dirname(parent):
         if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:
@@ -61,7 +61,7 @@ def text_of(files: Files, path: str) -> str | None:
 
 
 def refuse_executable(files: Files) -> None:
-    """Raises `TargetError` for a file with the executable bit, which a commit through GitHub's API would remove."""
+    """Raise `TargetError` for a file with the executable bit, because a commit through GitHub's API would remove it."""
     for path, file in files.items():
         if file.mode == "100755":
             hint = f"git update-index --chmod=-x {path}, or commit with git: --commit-through git"
@@ -69,7 +69,7 @@ def refuse_executable(files: Files) -> None:
 
 
 def tree_of(files: Files, path: str) -> Tree:
-    """The parsed file, an empty tree where the file is absent. TargetError names the file."""
+    """Return the parsed file, or an empty tree if the file is absent. Raises TargetError, which names the file."""
     text = text_of(files, path)
     try:
         return parse(text or "")
@@ -78,7 +78,7 @@ def tree_of(files: Files, path: str) -> Tree:
 
 
 def single(tree: Tree, path: str) -> Document | None:
-    """The only document, its root a mapping or null; None if the file has no document."""
+    """Return the only document, whose root is a mapping or null, or None if there is none. Raises TargetError."""
     if not tree.documents:
         return None
     if len(tree.documents) > 1:
@@ -89,7 +89,7 @@ def single(tree: Tree, path: str) -> Document | None:
 
 
 def rooted(document: Document, path: str) -> Document:
-    """The document. TargetError: its root is neither a mapping nor null."""
+    """Return the document. Raises TargetError if its root is neither a mapping nor null."""
     if document.root.kind != "mapping" and not document.root.null:
         what = {"sequence": "a list", "scalar": "a single value"}.get(document.root.kind, "an alias")
         raise TargetError(f"is {what} at its root, not a mapping", hint="write `key: value` lines", subject=path)
@@ -97,8 +97,8 @@ def rooted(document: Document, path: str) -> Document:
 
 
 def alone(tree: Tree, document: Document, node: Node) -> Node:
-    """The node. TargetError: an alias elsewhere shares its value, and would change with it."""
-    for parent in tree.ancestors(node):  # an alias itself may be replaced: nobody shares it
+    """Return the node. Raises TargetError if an alias elsewhere shares its value, and would change with it."""
+    for parent in tree.ancestors(node):  # an alias itself may be replaced, because nothing shares it
         if parent.anchor and parent.kind != "alias" and (others := users(document, parent)):
             lines = ", ".join(str(tree.line(other)) for other in others)
             raise TargetError(
@@ -110,19 +110,25 @@ def alone(tree: Tree, document: Document, node: Node) -> Node:
 
 
 def says(document: Document, node: Node, text: str) -> bool:
-    """Whether a scalar, or the one that an alias stands for, is this text and a string to every YAML reader."""
+    """Tell whether a scalar, or the one that an alias refers to, is this text, and a string for every YAML reader."""
     scalar = resolved(document, node)
     return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
 
 
 def with_texts(tree: Tree, document: Document, wanted: Iterable[tuple[Node, str]]) -> Tree:
-    """The tree with new texts for some scalars. TargetError: an alias elsewhere shares one that has to change."""
+    """Return the tree with new texts for some scalars.
+
+    Raises TargetError if an alias elsewhere shares a scalar that has to change.
+    """
     changes = [(alone(tree, document, node), text) for node, text in wanted if not says(document, node, text)]
     return splice(tree, changes) if changes else tree
 
 
 def result(files: Files, path: str, text: str, edits: tuple[Edit, ...]) -> tuple[Files, tuple[Edit, ...]]:
-    """What an editor's `write` answers: the file with its new text and old mode, or nothing where the text is equal."""
+    """Return the result of an editor's `write`: the file with its new text and old mode, and the edits.
+
+    Both are empty if the text is equal.
+    """
     old = files[path].text if path in files else ""
     if text == old:
         return {}, ()
@@ -131,8 +137,8 @@ def result(files: Files, path: str, text: str, edits: tuple[Edit, ...]) -> tuple
 
 
 def spelled(image: Image, target: Target, *texts: str) -> str:
-    """The image's name as the first text that names it spells it, else as the annotation does."""
-    # AIU writes a normal form instead: `docker.io/library/nginx` becomes `docker.io/nginx`, to kustomize another image.
+    """Return the image's name as spelled in the first text that has it, else as in the annotation."""
+    # AIU writes a normal form: `docker.io/library/nginx` becomes `docker.io/nginx`, for kustomize another image.
     for text in texts:
         written = live_image(text) if text else None
         if written and written.identity == image.identity:
@@ -141,16 +147,16 @@ def spelled(image: Image, target: Target, *texts: str) -> str:
 
 
 def identity_of(name: str) -> str:
-    """The normal form of an image's name; a text that names no image stays as it is."""
+    """Return the normal form of an image's name. A text that is not an image's name stays as it is."""
     image = live_image(name) if name else None
     return image.identity if image else name
 
 
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
-    """Whether the entry of this name (in normal form) may be the target's.
+    """Tell whether the entry with this name (in normal form) may be the target's.
 
-    Several aliases may track one image, such as an app and its migration. An alias that annotates a name takes that
-    entry and no other; an alias without a name takes the rest.
+    Several aliases may track one image, such as an app and its migration. An alias with an annotated name gets only the
+    entry with that name. An alias without one gets the others.
     """
     mine = identity_of(getattr(target.keys, key))
     if mine and name == mine:
@@ -161,7 +167,7 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
 
 
 def refuse_taken(target: Target) -> None:
-    """Raises AnnotationError where another alias owns the target's entry, by its `kustomize.image-name`."""
+    """Raise AnnotationError if another alias owns the target's entry by its `kustomize.image-name`."""
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if target.others and not belongs(name, target, "kustomize_name"):
         owner = next(other.alias for other in target.others if identity_of(other.kustomize_name) == name)
@@ -173,22 +179,22 @@ def refuse_taken(target: Target) -> None:
 
 
 def tag_value(image: Image) -> str:
-    """The text for a key that holds the tag. A digest alone becomes `latest@sha256:…`, as AIU writes it.
+    """Return the text for a key that has the tag. A digest alone becomes `latest@sha256:…`, as AIU writes it.
 
-    Charts put a colon before the value, and `name:sha256:…` is no reference.
+    Charts put a colon before the value, and `name:sha256:…` is not a valid reference.
     """
     return f"{image.tag or 'latest'}@{image.digest}" if image.digest else image.tag
 
 
 def split_tag(text: str) -> tuple[str, str]:
-    """Tag and digest of `tag@sha256:…`; of a bare digest the tag is empty."""
+    """Split `tag@sha256:…` into tag and digest. For a bare digest, the tag is ""."""
     tag, _, digest = text.partition("@")
     return (tag, digest) if not tag.startswith("sha256:") else ("", tag)
 
 
 @contextmanager
 def about(path: str) -> Iterator[None]:
-    """Errors raised within name this file, unless they name another one."""
+    """Let errors that are raised inside the block name this file, unless they name another one."""
     try:
         yield
     except TaskError as error:

@@ -1,7 +1,7 @@
 """Reads and writes the image in `spec.values` of a Flux HelmRelease, and scalars with a setter comment.
 
-`keys.tag` (or `keys.name`) names the container as Flux v1 does: `chart-image`, or nothing, is the image at the top
-level of the values; anything else is a key path below them.
+`keys.tag` (or `keys.name`) names the container as in Flux v1: `chart-image` or "" is the image at the top level of the
+values. Anything else is a key path below them.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ TOP = "chart-image"
 
 @dataclass(frozen=True)
 class ImageValue:
-    """Where the tag belongs: in a scalar of its own, in a whole reference, or in a mapping that lacks `tag`."""
+    """Where the tag is written: into its own scalar, into a whole reference, or into a mapping that lacks `tag`."""
 
     document: Document
     node: Node
     kind: str  # "tag", "reference", "missing"
-    name: str  # the repository as the values spell it
+    name: str  # the repository as spelled in the values
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """The file with the HelmRelease."""
+    """Return the file with the HelmRelease."""
     return (Place(target.path),)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The tag in the values, or what the marked scalars say. TargetError: neither is there."""
+    """Return the tag in the values, or the images in marked scalars. Raises TargetError if there is neither."""
     tree = tree_of(files, target.path)
     with about(target.path):
         spot = _spot(tree, target)
@@ -60,7 +60,7 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with the new tag in its values, and with the marked scalars set."""
+    """Return the file with the new tag in its values and in the marked scalars."""
     path = target.path
     before = tree = tree_of(files, path)
     edits = []
@@ -85,7 +85,10 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def _spot(tree: Tree, target: Target) -> ImageValue | None:
-    """The tag's place in the values; None where only markers say where to write. TargetError: there is neither."""
+    """Return the tag's place in the values, or None if there are only markers.
+
+    Raises TargetError if there is neither.
+    """
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
     namespace, _, release = target.application.rpartition("/")
@@ -97,7 +100,7 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
         nodes = find(document, parse_path("spec.values"), merges=True)
         if not nodes:
             continue
-        # The mapping that has the image: the values themselves, or what stands at the container's path below them.
+        # The mapping with the image is the values themselves, or the one at the container's path below them.
         values = resolved(document, nodes[-1])
         below = replace(document, root=values)
         for holder in find(below, parse_path(name), merges=True) if name else (values,):
@@ -115,9 +118,9 @@ def _at(document: Document, path: str) -> str:
 
 
 def _tag(document: Document, holder: Node) -> ImageValue | None:
-    """The tag's place in one of the forms that Flux v1 knew.
+    """Return the tag's place if it has one of the forms that Flux v1 knew, else None.
 
-    They are `image: {repository, tag}`, `image: name` with `tag:` beside it, and `image: name:tag`.
+    They are `image: {repository, tag}`, `image: name` next to a `tag:`, and `image: name:tag`.
     """
     image = value(holder, "image") if holder.kind == "mapping" else holder
     if image is None:
@@ -132,7 +135,7 @@ def _tag(document: Document, holder: Node) -> ImageValue | None:
 
 
 def _beside(document: Document, mapping: Node, name: str) -> ImageValue | None:
-    """The `tag` of a mapping, or the mapping itself where it has a repository and no `tag` yet."""
+    """Return the `tag` of a mapping, or the mapping itself if it has a repository and no `tag` yet."""
     repository = value(mapping, "repository") or value(mapping, "name")
     known = name or (resolved(document, repository).value if repository is not None else "")
     tag = value(mapping, "tag")

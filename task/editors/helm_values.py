@@ -1,8 +1,8 @@
-"""Reads and writes a Helm values file: name, tag or whole reference at the key paths that the annotations name.
+"""Reads and writes a Helm values file: name, tag or whole reference at the key paths in the annotations.
 
-Only the first document counts, as Helm reads no other. Only annotated keys are written: AIU v1.3 writes an
-`image.name` that nobody asked for. Where no key is annotated, `image.tag` is written, and `image.name` if the file
-has it already.
+Only the first document counts, because Helm reads no other. Only annotated keys are written, while AIU v1.3 writes an
+`image.name` that nobody requested. If no key is annotated, `image.tag` is written, and also `image.name` if the file
+already has it.
 """
 
 from __future__ import annotations
@@ -30,26 +30,29 @@ from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 
-_HEAD = "# written by image-update\n\n"  # of a new file; AIU creates missing files since v0.17, with a comment as well
+_HEAD = "# written by image-update\n\n"  # of a new file; since v0.17, AIU also creates missing files, with a comment
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """The values file, under all its spellings."""
+    """Return the values file, in all its spellings."""
     return (Place(target.path), *map(Place, target.fallbacks))
 
 
 def read(files: Files, target: Target) -> Reading:
-    """What Helm reads at the key paths, through aliases and merge keys; a missing file or key says nothing."""
+    """Return what Helm reads at the key paths, through aliases and merge keys.
+
+    For a missing file or key, that is "".
+    """
     keys = _keys(target.keys)
     path = chosen(files, target)
     tree = tree_of(files, path)
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
         nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
-        # Blanks around a tag in quotes would be part of it for Helm.
+        # For Helm, blanks around a tag in quotes are part of it.
         good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
         if document:
-            # A key may stand twice. Helm reads the last one, AIU writes the first one: both must say the same.
+            # A key may be repeated. Helm reads the last one and AIU writes the first one, so both must be equal.
             for key in nodes:
                 values = {resolved(document, node).value for node in find(document, parse_path(key), merges=True)}
                 good = good and len(values) <= 1
@@ -62,7 +65,7 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def _keys(keys: Keys) -> Keys:
-    """The key paths to use: the one for the whole reference alone, or those for tag and name."""
+    """Return the key paths to use: only the one for the whole reference, or those for tag and name."""
     if keys.spec:
         return Keys(spec=keys.spec)
     if keys.name and not keys.tag:
@@ -75,7 +78,10 @@ def _keys(keys: Keys) -> Keys:
 
 
 def _scalar_at(tree: Tree, document: Document | None, key: str) -> Node | None:
-    """The scalar at a key path, None if it is missing or null. TargetError: no scalar could be written there."""
+    """Return the scalar at a key path, or None if it is missing or null.
+
+    Raises TargetError if no scalar could be written there.
+    """
     if document is None or document.root.null:
         parse_path(key)
         return None
@@ -92,7 +98,10 @@ def _scalar_at(tree: Tree, document: Document | None, key: str) -> Node | None:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The values file with the image at its keys, the tag before the name as in AIU; a missing file is created."""
+    """Return the values file with the image at its keys. A missing file is created.
+
+    The tag is written before the name, as in AIU.
+    """
     keys = _keys(target.keys)
     path = chosen(files, target)
     text = text_of(files, path) or ""
@@ -104,7 +113,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             node = _scalar_at(tree, document, key)
             old = node.value.strip() if node else ""
             if key == keys.name and not target.keys.name and not old:
-                continue  # no annotation names a key for the name, and the file has none: only the tag is written
+                continue  # no annotation names a key for the name, and the file has none, so only the tag is written
             if key == keys.tag:
                 new = tag_value(image)
             else:
@@ -113,14 +122,14 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             tree = _put(tree, document, key, new)
             edits.append(Edit(path, key, old, new))
     changed = tuple(edit for edit in edits if edit.old != edit.new)
-    # Where only the quotes of a value changed, one edit says which key it was.
+    # If only the quotes of a value changed, one edit says which key it was.
     return result(files, path, tree.text, changed or tuple(edits[:1]))
 
 
 def _name(old: str, target: Target, image: Image) -> str:
-    """The image's name; without its registry where the file's value has none, as AIU writes it since v0.18.
+    """Return the image's name, without its registry if the file's value has none (as in AIU since v0.18).
 
-    Charts with a value of its own for the registry (Bitnami's `image.registry`) would get it twice.
+    Charts with a separate value for the registry (Bitnami's `image.registry`) would get it twice.
     """
     current = live_image(old)
     if current and current.identity == image.identity:
@@ -131,7 +140,7 @@ def _name(old: str, target: Target, image: Image) -> str:
 
 
 def _put(tree: Tree, document: Document | None, key: str, text: str) -> Tree:
-    """The tree with `text` at a key path; missing mappings on the way are added."""
+    """Return the tree with `text` at a key path. Missing mappings on the way are added."""
     steps = parse_path(key)
     if document is None:
         if listed := next((step for step in steps if step.text != step.name), None):

@@ -2,7 +2,7 @@
 
 kustomize joins `newTag` and `digest` to `name:tag@digest`, and a digest without a tag replaces the tag. So a field that
 the new image lacks is removed from its entry. AIU replaces the whole entry, which loses its comments and `newName`, and
-silently writes nothing where `images:` is null.
+silently writes nothing if `images:` is null.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-# kustomize refuses an empty file ("kustomization.yaml is empty"), so one that we fill begins with these.
+# kustomize refuses an empty file ("kustomization.yaml is empty"), so a file that we fill begins with these.
 _HEAD: Mapping[str, Data] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """All three names that kustomize knows."""
+    """Return all three names that kustomize knows."""
     return tuple(Place(posixpath.join(target.path, name)) for name in NAMES)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """What the image's entry says, that of `kustomize.image-name` first; not sound where it leads to another image."""
+    """Return the version in the image's entry. An entry with the name `kustomize.image-name` comes first.
+
+    The reading is not sound if the entry leads to another image, or several entries differ.
+    """
     refuse_taken(target)
     path, _, document = _load(files, target)
     named = identity_of(target.keys.kustomize_name)
@@ -57,9 +60,9 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with every entry of the image at its version; a missing entry or list is added.
+    """Return the file with the new version in every entry of the image. A missing entry or list is added.
 
-    A file may have several entries of one name (AIU replaces all of them, too), and kustomize applies them in order.
+    A file may have several entries with one name (AIU replaces all of them, too). kustomize applies them in order.
     """
     refuse_taken(target)
     path, tree, document = _load(files, target)
@@ -74,7 +77,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     old = dict(before)
     edits = [Edit(path, name, old.get(name, ""), version) for name, version in dict(after).items()]
     changed = tuple(edit for edit in edits if edit.old != edit.new)
-    # Where only the spelling changed (a number became a string), one edit says which entry it was.
+    # If only the spelling changed (a number became a string), one edit says which entry it was.
     same = [Edit(path, name, version, version) for name, version in after[:1]]
     return result(files, path, tree.text, changed or tuple(same))
 
@@ -84,14 +87,16 @@ def _load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
     if not paths:
         hint = "create one, or name its folder: write-back-target: kustomization:<folder>"
         raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
-    if len(paths) > 1:  # AIU takes the first; kustomize refuses the folder ("Found multiple kustomization files")
+    if (
+        len(paths) > 1
+    ):  # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization files")
         raise TargetError(f"is next to {paths[1]}, and kustomize takes only one", hint="remove one", subject=paths[0])
     tree = tree_of(files, paths[0])
     return paths[0], tree, single(tree, paths[0])
 
 
 def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
-    """The entries about the image: by name, by `kustomize.image-name`, or because `newName` is the image."""
+    """Return the entries for the image: by name, by `kustomize.image-name`, or because `newName` is the image."""
     node = value(document.root, "images") if document and document.root.kind == "mapping" else None
     images = resolved(document, node) if document and node is not None else None
     if document is None or images is None or images.null:
@@ -102,7 +107,7 @@ def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
     mine = []
     for entry in images.children:
         name, new = (identity_of(_text(document, entry, field)) for field in ("name", "newName"))
-        # AIU finds an entry by its name only, and appends a second one where `newName` is the image.
+        # AIU finds an entry only by its name, and appends a second one if `newName` is the image.
         about = name in wanted or new == target.image.identity
         if about and resolved(document, entry).kind == "mapping" and belongs(name, target, "kustomize_name"):
             mine.append(entry)
@@ -117,7 +122,7 @@ def _text(document: Document | None, entry: Node, field: str) -> str:
 
 
 def _versions(document: Document | None, target: Target, path: str) -> list[tuple[str, str]]:
-    """Key and version of each of the image's entries."""
+    """Return the key and version of each of the image's entries."""
     versions = []
     for entry in _mine(document, target, path):
         name, tag, digest = (_text(document, entry, field) for field in ("name", "newTag", "digest"))
@@ -127,7 +132,10 @@ def _versions(document: Document | None, target: Target, path: str) -> list[tupl
 
 
 def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:
-    """The tree with the new fields in the image's entries: existing fields first, then those to add or remove."""
+    """Return the tree with the new fields in the image's entries.
+
+    Existing fields are changed first, and then others are added or removed.
+    """
     document = tree.documents[0]
     texts = [
         (node, text)
@@ -137,7 +145,7 @@ def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:
         if text
     ]
     tree = with_texts(tree, document, texts)
-    # Each new or removed line moves the nodes behind it, so the tree is looked at again.
+    # Each new or removed line moves the nodes after it, so the tree is searched again.
     while gap := _gap(tree.documents[0], target, image, path):
         entry, field, text = gap
         alone(tree, tree.documents[0], entry)
@@ -147,7 +155,7 @@ def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:
 
 
 def _gap(document: Document, target: Target, image: Image, path: str) -> tuple[Node, str, str] | None:
-    """The first field to add (with its text) or to remove (with ""), and its entry."""
+    """Return the first entry with a field to add or remove, the field, and its text ("" to remove it); None if none."""
     for node in _mine(document, target, path):
         entry = resolved(document, node)
         for field, text in _fields(document, node, target, image).items():
@@ -157,7 +165,7 @@ def _gap(document: Document, target: Target, image: Image, path: str) -> tuple[N
 
 
 def _fields(document: Document, entry: Node, target: Target, image: Image) -> dict[str, str]:
-    """What the fields of an entry have to say; "" for a field that must not exist."""
+    """Return the wanted fields of an entry. The text "" means that the field must not exist."""
     fields = {"newTag": image.tag, "digest": image.digest}
     name, new = _text(document, entry, "name"), _text(document, entry, "newName")
     named = identity_of(target.keys.kustomize_name)
@@ -167,7 +175,7 @@ def _fields(document: Document, entry: Node, target: Target, image: Image) -> di
 
 
 def _with_new_entry(tree: Tree, target: Target, image: Image, path: str) -> Tree:
-    """The file with one more entry; a missing list is added."""
+    """Return the file with one more entry. A missing list is added."""
     full = spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full
     fields = {"name": name, "newName": full if name != full else "", "newTag": image.tag, "digest": image.digest}

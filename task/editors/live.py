@@ -1,8 +1,8 @@
 """Edits the source of a live Application by JSON patch, for `write-back-method: argocd`.
 
-The source is turned into the override file that would say the same, and edited as such. So the rules of the override
-editors hold here too: images are compared by identity, not by the text up to a colon (AIU issue 516). Only changed
-elements become operations of the patch, each behind a `test` of the old value.
+The source is turned into an equivalent override file, and this file is edited. So the rules of the override editors
+apply here too: images are compared by identity, not by the text up to a colon (AIU issue 516). Only changed elements
+become operations of the patch, each after a `test` of the old value.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from task.errors import SourceError
 from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, TargetKind
 
 Operation = Mapping[str, Any]  # of a JSON patch, RFC 6902
-_FILE = "override"  # what the override editors take for the file's path
+_FILE = "override"  # the file's path for the override editors
 
 
 @dataclass(frozen=True)
 class _SourceList:
-    """The list of a source that takes images, and how its elements are written."""
+    """The list of a source that has images, and how its elements are written."""
 
     editor: TargetKind
     section: Section
@@ -40,10 +40,10 @@ _LISTS: Mapping[Kind, _SourceList] = {
 
 
 def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
-    """What the source says now about the target's image.
+    """Return the target's image as it is in the source now.
 
-    `index` is the source's place in spec.sources; it is ignored where the Application has `spec.source`.
-    Raises `SourceError` for a source that takes no images, `AnnotationError` as the editors do.
+    `index` is the source's place in spec.sources. It is ignored if the Application has `spec.source`. Raises
+    `SourceError` for a source that cannot have images, and the AnnotationErrors of the editors.
     """
     images = _list_of(target.source)
     files, _ = _as_file(_raw(_source(manifest, index), images.section), images)
@@ -53,7 +53,7 @@ def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
 def write(
     manifest: Mapping[str, Any], index: int, target: Target, image: Image
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
-    """The operations that set the image, and the edits; both empty if nothing differs. Errors as in `read`."""
+    """Return the operations that set the image, and the edits. Both are empty if nothing changes. Raises as `read`."""
     images = _list_of(target.source)
     source = _source(manifest, index)
     files, places = _as_file(_raw(source, images.section), images)
@@ -79,13 +79,13 @@ def _list_of(source: Source) -> _SourceList:
 
 
 def _plain(target: Target) -> Target:
-    """The target without the parts that concern Git. Nothing is carried along, as a patch loses nothing."""
+    """Return the target without the parts about Git. Nothing is carried along, because a patch loses nothing."""
     source = replace(target.source, parameters=(), images=(), env=())
     return replace(target, path=_FILE, fallbacks=(), carry=False, source=source)
 
 
 def _path(manifest: Mapping[str, Any], index: int) -> str:
-    """Where the source stands, as a JSON pointer."""
+    """Return where the source is, as a JSON pointer."""
     spec = _mapping(manifest.get("spec"))
     if _mapping(spec.get("sourceHydrator")):  # AIU reads drySource since v1.3
         return "/spec/sourceHydrator/drySource"
@@ -105,7 +105,7 @@ def _source(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
 
 
 def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
-    """The list's elements; () if the source has no such list."""
+    """Return the list's elements, or () if the source has no such list."""
     raw = _mapping(source.get(section.name)).get(section.list)
     return raw if isinstance(raw, list) else ()
 
@@ -115,7 +115,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _as_file(raw: Sequence[Any], images: _SourceList) -> tuple[Files, tuple[int, ...]]:
-    """The override file that says the same, and the place of each of its elements in `raw`."""
+    """Return the equivalent override file, and the place of each of its elements in `raw`."""
     texts = [(place, text) for place, element in enumerate(raw) if (text := _as_yaml(element, images))]
     if not texts:
         return {}, ()
@@ -125,7 +125,7 @@ def _as_file(raw: Sequence[Any], images: _SourceList) -> tuple[Files, tuple[int,
 
 
 def _as_yaml(element: Any, images: _SourceList) -> str:
-    """An element of the list as YAML; "" for an element of a wrong shape."""
+    """Return an element of the list as YAML, or "" for an element of a wrong shape."""
     if images.editor == "kustomize-override":
         return double_quoted(element) if isinstance(element, str) else ""
     known = _mapping(element)
@@ -140,7 +140,7 @@ def _as_yaml(element: Any, images: _SourceList) -> str:
 
 
 def _element(document: Document, node: Node, images: _SourceList) -> Any:
-    """An element of the override file in the shape that the Application's spec has."""
+    """Return an element of the override file in the shape that it has in the Application's spec."""
     if images.editor == "kustomize-override":
         return resolved(document, node).value
     texts = {name: text for name in ("name", "value", "forcestring") if (text := field(document, node, name))}
@@ -153,10 +153,10 @@ def _element(document: Document, node: Node, images: _SourceList) -> Any:
 def _operations(
     source: Mapping[str, Any], images: _SourceList, path: str, wanted: Sequence[Any], places: Sequence[int]
 ) -> tuple[Operation, ...]:
-    """The operations that change elements where they stand and append new ones; a missing list is added."""
+    """Return the operations that change elements in place and append new ones. A missing list is added."""
     added = list(wanted[len(places) :])
     section = source.get(images.section.name)
-    # JSON patch adds no parents: below a section or list that is missing, `add` fails ("doc is missing path").
+    # JSON patch adds no parents: if a section or list is missing, `add` below it fails ("doc is missing path").
     if not isinstance(section, dict):
         return ({"op": "add", "path": path, "value": {images.section.list: added}},)
     path, raw = f"{path}/{images.section.list}", section.get(images.section.list)
@@ -167,7 +167,7 @@ def _operations(
         at, old = f"{path}/{place}", raw[place]
         if isinstance(new, str):
             changes: list[Operation] = [{"op": "replace", "path": at, "value": new}] if new != old else []
-        else:  # field by field, so that fields that are unknown here stay; an absent forceString is false
+        else:  # field by field, so that unknown fields stay; an absent forceString means false
             fields = {name: value for name, value in new.items() if (old.get(name) or False) != (value or False)}
             changes = [{"op": "add", "path": f"{at}/{name}", "value": value} for name, value in fields.items()]
         if changes:

@@ -1,6 +1,6 @@
 """Reads and writes plain manifests: the `image:` of containers in any object that has them, and marked scalars.
 
-Files that are not YAML, such as the templates of a chart, are skipped, and so is YAML that holds no manifest.
+Files that are not YAML, such as the templates of a chart, are skipped, and so is YAML without a manifest.
 """
 
 from __future__ import annotations
@@ -25,25 +25,28 @@ _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 @dataclass(frozen=True)
 class Hit:
-    """A scalar that holds the image or a part of it."""
+    """A scalar with the image or a part of it."""
 
     document: Document
     node: Node
     old: Image
-    new: str  # "" when only reading
+    new: str  # "" if this is only for reading
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """All manifests of the folder, with its sub-folders where the target says so, or the one file that it names."""
+    """Return the one file that the target names, or all manifests of its folder.
+
+    Sub-folders are included if the target says so.
+    """
     if target.path.endswith(SUFFIXES):
         return (Place(target.path),)
     return (Place(target.path, "tree" if target.recurse else "folder"),)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The first name, tag and digest that the manifests give; not sound where others differ.
+    """Return the first name, tag and digest in the manifests. The reading is not sound if others differ.
 
-    TargetError: no manifest has the image.
+    Raises TargetError if no manifest has the image.
     """
     hits = [(path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)]
     if not hits:
@@ -63,7 +66,7 @@ def _no_such_image(target: Target) -> TargetError:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Every manifest that changes, and the edits. TargetError: no manifest has the image."""
+    """Return every changed manifest, and the edits. Raises TargetError if no manifest has the image."""
     changed: dict[str, File] = {}
     edits: list[Edit] = []
     seen = False
@@ -84,7 +87,10 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
-    """The tree with all hits written; an anchored scalar is written once, at its anchor, if all its uses are hits."""
+    """Return the tree with all hits written.
+
+    If all uses of an anchored scalar are hits, it is written once, at its anchor.
+    """
     wanted = {id(hit.node): hit.new for hit in hits}
     changes: list[tuple[Node, str]] = []
     for hit in hits:
@@ -98,8 +104,8 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
 
 
 def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
-    """The readable YAML files that may hold the image, by path."""
-    # Only for its errors: the path, or a folder above it, may be a link, a submodule or no folder at all.
+    """Yield the readable YAML files that may have the image, by path."""
+    # Called only for its errors: the path, or a folder above it, may be a link, a submodule or a file.
     if target.path in files and files[target.path].mode != "040000":
         text_of(files, target.path)
     elif target.path:
@@ -112,7 +118,7 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
         inside = path.endswith(SUFFIXES) and (folder == target.path or below)
         if not (inside or path == target.path) or file.mode in MODES or file.problem:
             continue
-        # Parsing is most of the time here; a file without the name's last part cannot hold the image.
+        # Parsing takes most of the time here, and a file without the name's last part cannot have the image.
         if SIGN not in file.text and not any(name and name in file.text for name in names):
             continue
         try:
@@ -123,14 +129,14 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """The marked scalars, then the images of containers; of reading only (no image), `new` is empty."""
+    """Yield the marked scalars, then the images of containers. Without an image, for reading, `new` is empty."""
     marked = set()
     for marker in markers(tree, target):
         marked.add(id(marker.node))
         yield Hit(
             marker.document, marker.node, marked_image(marker), marked_text(marker, target, image) if image else ""
         )
-    for other in target.others:  # a scalar marked for another alias belongs to that alias
+    for other in target.others:  # a scalar with another alias's marker belongs to that alias
         marked |= {id(marker.node) for marker in markers(tree, replace(target, alias=other.alias)) if other.alias}
     wanted = {target.image.identity}
     if (named := live_image(target.keys.manifests_name)) is not None:
@@ -144,7 +150,7 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def _container_images(tree: Tree) -> Iterator[tuple[Document, Node]]:
-    """The `image:` of each container of each manifest. A list with aliases comes once, where it is written."""
+    """Yield the `image:` of each container in each manifest. A list that aliases repeat comes once."""
     for document in tree.documents:
         root = document.root
         if root.kind != "mapping" or value(root, "apiVersion") is None or value(root, "kind") is None:
@@ -160,7 +166,7 @@ def _container_images(tree: Tree) -> Iterator[tuple[Document, Node]]:
 
 
 def key_path(tree: Tree, node: Node) -> str:
-    """Where a node stands in its document: `spec.containers[0].image`."""
+    """Return the path of a node in its document: `spec.containers[0].image`."""
     steps: list[str] = []
     for child in tree.ancestors(node):
         parent = tree.parent(child)

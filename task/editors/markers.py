@@ -1,6 +1,6 @@
-"""Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}` marks a scalar to be set.
+"""Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}` marks a scalar to update.
 
-Flux v2 reads such a comment in any YAML file of a path. Here `<name>` is the entry's alias.
+Flux v2 reads such comments in all YAML files of a path. Here, `<name>` is the entry's alias.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MARKER = re.compile(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(
 
 @dataclass(frozen=True)
 class Marker:
-    """A marked scalar and which part of the image it holds."""
+    """A marked scalar, and which part of the image it has."""
 
     document: Document
     node: Node
@@ -30,13 +30,13 @@ class Marker:
 
 
 def markers(tree: Tree, target: Target) -> Iterator[Marker]:
-    """The scalars marked for the target's alias, in the order of the text."""
+    """Yield the scalars that are marked for the target's alias, in the order of the text."""
     if SIGN not in tree.text:
         return
     namespace = target.application.partition("/")[0]
     alias = target.alias or target.image.repository.rpartition("/")[2]
     for match in _MARKER.finditer(tree.text):
-        # AIU up to v0.18 looks an alias with a slash up as `a_b` in annotation names, so people write that here too.
+        # In annotation names, AIU up to v0.18 writes an alias `a/b` as `a_b`, so people write that here, too.
         if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
             continue
         value = _value_before(tree, match.start())
@@ -45,7 +45,10 @@ def markers(tree: Tree, target: Target) -> Iterator[Marker]:
 
 
 def _value_before(tree: Tree, at: int) -> tuple[Document, Node] | None:
-    """The value before a comment on its line; None behind a bare key, or where the `#` is part of a value."""
+    """Return the value before a comment on its line.
+
+    None if there is only a key, or if the `#` is part of a value.
+    """
     start = line_start(tree.text, at)
     last = None
     for document in tree.documents:
@@ -60,7 +63,7 @@ def _value_before(tree: Tree, at: int) -> tuple[Document, Node] | None:
 
 
 def marked_text(marker: Marker, target: Target, image: Image) -> str:
-    """The new text of a marked scalar. TargetError: it asks for a digest, and the image has none."""
+    """Return the new text of a marked scalar. Raises TargetError if it needs a digest and the image has none."""
     if marker.part == "tag":
         return image.tag or tag_value(image)
     if marker.part == "digest":
@@ -74,7 +77,7 @@ def marked_text(marker: Marker, target: Target, image: Image) -> str:
 
 
 def marked_image(marker: Marker) -> Image:
-    """What a marked scalar says about the image now."""
+    """Return the parts of the image that are in a marked scalar now."""
     text = resolved(marker.document, marker.node).value
     blank = Image("", "", "")
     if marker.part in {"tag", "digest"}:

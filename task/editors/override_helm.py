@@ -23,18 +23,21 @@ SECTION = Section("helm", "parameters")
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The values of the image's parameters; not sound where YAML or `helm --set` makes a number or boolean of one."""
+    """Return the values of the image's parameters.
+
+    The reading is not sound if YAML or `helm --set` turns one of them into a number or a boolean.
+    """
     path, _, document = load(files, target)
     items = items_of(document, SECTION, path)
     unsound = unsound_names(document, SECTION, path)
-    # Without forceString, Argo CD passes `--set`, and Helm makes a number or a boolean of such a value: 12345678 comes
-    # out as an integer (Helm 3.19 and 4.1). With it Argo CD passes `--set-string`.
+    # Without forceString, Argo CD passes `--set`, and Helm turns such a value into a number or a boolean: 12345678
+    # becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD passes `--set-string`.
     unsound |= {item.name for item in items if not item.force and looks_typed(item.value)}
     return reading_of(items, _names(target.keys), unsound, path)
 
 
 def _names(keys: Keys) -> Keys:
-    """The parameters to use: the one for the whole reference alone, or those for name and tag."""
+    """Return the parameters to use: only the one for the whole reference, or those for name and tag."""
     if keys.spec:
         return Keys(spec=keys.spec)  # as in AIU, it wins over name and tag
     name, tag = keys.name or "image.name", keys.tag or "image.tag"  # AIU's defaults
@@ -46,12 +49,15 @@ def _names(keys: Keys) -> Keys:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with the image's parameters, each with `forcestring`, and with the spec's others carried along."""
+    """Return the file with the image's parameters, each with `forcestring`.
+
+    The spec's other parameters are carried along.
+    """
     return merge_image(files, target, SECTION, image, _names(target.keys), _spec(target), force=True)
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of the parameters that a person wrote although their origin has another value."""
+    """Return (name, origin) of the parameters that a person wrote and that have another value than their origin."""
     return stray_items(files, target, SECTION, _names(target.keys), _spec(target))
 
 

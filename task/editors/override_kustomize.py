@@ -1,7 +1,7 @@
 """Reads and writes `kustomize.images` of an override file: `[name=]image[:tag][@digest]`.
 
-Argo CD hands the entries to `kustomize edit set image`. They are compared by the repository's normal form. Argo CD's
-own `KustomizeImage.Match` compares the text up to the first `=`, `:` or `@`, so that one image of `registry:5000`
+Argo CD passes the entries to `kustomize edit set image`. Here, they are compared by the repository's normal form. Argo
+CD's own `KustomizeImage.Match` compares the text up to the first `=`, `:` or `@`, so one image of `registry:5000`
 overwrites another one (AIU issue 516).
 """
 
@@ -36,36 +36,39 @@ SECTION = Section("kustomize", "images")
 
 @dataclass(frozen=True)
 class KustomizeImage:
-    """One entry, `left=right`: `left` is the name in the manifests, `right` the image."""
+    """One entry, `left=right`: `left` is the name in the manifests, and `right` is the image."""
 
     left: str  # "" if there is no `=`
     right: str
 
     @property
     def identity(self) -> str:
-        """The repository of the new image in normal form; "" if the entry names no image."""
+        """The repository of the new image in normal form, or "" if `right` is not an image."""
         image = live_image(self.right)
         return image.identity if image else ""
 
     @property
     def text(self) -> str:
-        """The entry as it is written."""
+        """The entry as text."""
         return f"{self.left}={self.right}" if self.left else self.right
 
     @property
     def key(self) -> str:
-        """The name in the manifests that the entry is for, in normal form."""
+        """The name in the manifests that the entry replaces, in normal form."""
         return identity_of(self.left) if self.left else self.identity
 
 
 def parse_entry(text: str) -> KustomizeImage:
-    """The entry that a text stands for."""
+    """Parse one entry."""
     left, equals, right = text.partition("=")
     return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """What the image's entry says; not sound where the name in the manifests does not lead to the image yet."""
+    """Return the version in the image's entry.
+
+    The reading is not sound if the name in the manifests does not lead to the image yet.
+    """
     refuse_taken(target)
     path, _, document = load(files, target)
     wanted = identity_of(target.keys.kustomize_name)
@@ -76,13 +79,13 @@ def read(files: Files, target: Target) -> Reading:
         return Reading(file=path)
     ours = all(entry.identity == target.image.identity for entry in mine)
     leads = ours and mine[0].key == (wanted or mine[0].key)
-    # AIU replaces only the first of several entries, so a file of its may hold two versions of the image.
+    # AIU replaces only the first of several entries, so its file may have two versions of the image.
     alike = all((other := live_image(entry.right)) and other.version == image.version for entry in mine)
     return Reading(image.name, image.tag, image.digest, sound=leads and alike, file=path)
 
 
 def _entries(document: Document | None, path: str) -> list[tuple[Node, KustomizeImage]]:
-    """Each element of the list that is a text: its node and its entry."""
+    """Return the node and the entry of each element in the list that is a text."""
     if document is None:
         return []
     nodes = [(node, resolved(document, node)) for node in elements(document, SECTION, path)]
@@ -90,16 +93,16 @@ def _entries(document: Document | None, path: str) -> list[tuple[Node, Kustomize
 
 
 def _mine(entry: KustomizeImage, target: Target) -> bool:
-    """Whether an entry is about the target's image: it leads to it, or is for its name in the manifests."""
+    """Tell whether an entry is for the target's image: it leads to it, or has the name that the annotation gives."""
     name = target.keys.kustomize_name
     about = entry.identity == target.image.identity or bool(name and entry.key == identity_of(name))
     return about and belongs(entry.key, target, "kustomize_name")
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with all entries of the image at its version, and with the spec's others carried along.
+    """Return the file with the new version in all entries of the image, and with the spec's others carried along.
 
-    An entry with an origin comment follows its origin and is removed with it; every other entry stays.
+    An entry with an origin comment follows its origin, and is removed with it. Every other entry stays.
     """
     refuse_taken(target)
     path, tree, document = load(files, target)
@@ -116,7 +119,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     name = target.keys.kustomize_name
     first = next((place for place, (_, entry) in enumerate(now) if _mine(entry, target)), None)
     if name and first is not None and identity_of(name) not in {entry.key for entry in renewed}:
-        renewed[first] = KustomizeImage(name, renewed[first].right)  # another name led to the image: ours replaces it
+        renewed[first] = KustomizeImage(
+            name, renewed[first].right
+        )  # another name led to the image, and ours replaces it
     changes = [(node, entry, fresh) for (node, entry), fresh in zip(now, renewed, strict=True) if fresh != entry]
     if changes and document:
         tree = splice(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
@@ -141,13 +146,13 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     edits += [Edit(path, _key(entry), "", entry.text) for entry in missing]
     left = [entry for _, entry in _entries(single(tree, path), path)]
     edits += [Edit(path, _key(entry), entry.text, "") for entry in renewed if entry not in left]
-    # Where only a comment or a quote changed, one edit says which entry it was.
+    # If only a comment or a quote changed, one edit says which entry it was.
     same = [Edit(path, _key(entry), entry.text, entry.text) for entry in renewed if _mine(entry, target)]
     return result(files, path, tree.text, tuple(edits or same[:1]))
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of each entry that a person wrote although its origin has another image or version."""
+    """Return (name, origin) of each entry that a person wrote and that has another image or version than its origin."""
     if not target.carry:
         return ()
     path, tree, document = load(files, target)
@@ -169,7 +174,7 @@ Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key: the entry, and the
 
 
 def _spec(files: Files, target: Target) -> Carried:
-    """The entries of the spec and of the common file; for one name in the manifests the common file wins."""
+    """Return the entries of the spec and of the common file. For the same name, the common file wins."""
     path, common = common_document(files, target) if target.carry else ("", None)
     entries = [(parse_entry(text), FROM_SPEC) for text in target.source.images]
     entries += [(entry, FROM_COMMON) for _, entry in _entries(common, path)]
@@ -177,7 +182,7 @@ def _spec(files: Files, target: Target) -> Carried:
 
 
 def _at_version(entry: KustomizeImage, spec: Carried, target: Target, image: Image) -> KustomizeImage:
-    """An entry of the image at its new version, its name spelled as before."""
+    """Return an entry of the image with its new version. The spelling of the name stays."""
     full = spelled(image, target, entry.right, *(other.right for other, _ in spec.values()))
     name = target.keys.kustomize_name
     left = entry.left or (name if name and entry.identity != image.identity else "")
@@ -185,13 +190,13 @@ def _at_version(entry: KustomizeImage, spec: Carried, target: Target, image: Ima
 
 
 def _meaning(entry: KustomizeImage) -> tuple[str, ...]:
-    """What kustomize makes of an entry: equal for two spellings of the same."""
+    """Return what kustomize understands. This is equal for two spellings of the same entry."""
     image = live_image(entry.right)
     return (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)
 
 
 def _missing(now: list[KustomizeImage], spec: Carried, target: Target, image: Image) -> list[KustomizeImage]:
-    """The entries to append: those of the spec that the file lacks, and the image's own if there is none yet."""
+    """Return the entries to append: those of the spec that the file lacks, and the image's own if there is none."""
     keys = {entry.key for entry in now}
     lacking = [entry for entry, _ in spec.values() if entry.key not in keys and (target.carry or _mine(entry, target))]
     carried = [_at_version(entry, spec, target, image) if _mine(entry, target) else entry for entry in lacking]

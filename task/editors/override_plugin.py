@@ -1,6 +1,6 @@
 """Reads and writes `plugin.env` of an override file: the variables of a config management plugin.
 
-AIU writes them since v1.3, by the same annotations.
+AIU writes them since v1.3, for the same annotations.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ __all__ = ["places", "read", "strays", "write"]
 
 
 def read(files: Files, target: Target) -> Reading:
-    """The values of the image's variables. AnnotationError: no variable is named for the tag."""
+    """Return the values of the image's variables. Raises AnnotationError if no variable is named for the tag."""
     _refuse_unnamed(target.keys)
     path, _, document = load(files, target)
     return reading_of(items_of(document, PLUGIN, path), target.keys, unsound_names(document, PLUGIN, path), path)
 
 
 def _refuse_unnamed(keys: Keys) -> None:
-    # Every plugin has variables of its own, so no default could be right.
+    # Every plugin has its own variables, so no default could be right.
     if not (keys.spec or keys.tag):
         hint = "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's name"
         raise AnnotationError("no annotation names the plugin's variable for the tag: it would go nowhere", hint=hint)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """The file with the image's variables, and with the spec's others carried along."""
+    """Return the file with the image's variables, and with the spec's other variables carried along."""
     _refuse_unnamed(target.keys)
     return merge_image(files, target, PLUGIN, image, target.keys, _spec(target), force=None)
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """(name, origin) of the variables that a person wrote although their origin has another value."""
+    """Return (name, origin) of the variables that a person wrote and that have another value than their origin."""
     return stray_items(files, target, PLUGIN, target.keys, _spec(target))
 
 

@@ -1,6 +1,6 @@
-"""Turns states into the plain data of a state file, and back: its keys, and the values that each of them may have.
+"""Turns states into the plain data of a state file, and back. It defines the keys, and the values that each may have.
 
-A key that is unknown here belongs to a newer version: it is ignored, and stays when the file is written.
+An unknown key belongs to a newer version: it is ignored, and stays when the file is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WRITTEN: _Shape = dict.fromkeys(WRITTEN)
 _MEANT: _Shape = dict.fromkeys(MEANT)
 _MEMORY: _Shape = {"written": _WRITTEN, "replaced": None, "hold": _HOLD, "deferred": _WRITTEN, "rollback": _MEANT}
 _SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
-# Singular and plural are alike here: people write `image:` for `images:`.
+# Singular and plural are treated alike here, because people write `image:` instead of `images:`.
 _STEMS = {word.rstrip("s") for word in _STRUCTURE}
 _MISPLACED = (
     "the keys there are {}; what is remembered stands below files: <file>: images: <alias>, a hold below its file or "
@@ -36,14 +36,17 @@ _MISPLACED = (
 )
 _TIMES = ("at", "until", "created")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
-_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the tags of a string
-# A lone surrogate is a byte of an argument that was not UTF-8.
+_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
+# A lone surrogate is a byte of a command-line argument that was not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 Data = Mapping[str, object]
 
 
 def states_of(tree: Tree) -> dict[str, State]:
-    """What a state file says, by write-back file. The TargetError names the line, its mistake and the correction."""
+    """Return the states in a state file, by write-back file.
+
+    Raises TargetError, which names the line, the mistake and the correction.
+    """
     if len(tree.documents) > 1:
         node = tree.documents[1].root
         raise _wrong(
@@ -52,7 +55,7 @@ def states_of(tree: Tree) -> dict[str, State]:
     if not tree.documents or tree.documents[0].root.null:
         return {}
     for node in walk(tree.documents[0].root):
-        if node.kind == "alias" or node.anchor:  # anchors would connect lines that have to change separately
+        if node.kind == "alias" or node.anchor:  # an anchor would connect lines that must change separately
             name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
             raise _wrong(tree, node, f"{name[:50]} is not allowed in a state file", "write the value itself")
     fields = _fields(tree, tree.documents[0].root, "the file", FILE)
@@ -86,7 +89,7 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
 
 
 def _hold(tree: Tree, node: Node) -> Hold:
-    """The hold. One that cannot be read is an error and not "no hold", because its images must not move."""
+    """Return the hold. An unreadable one is an error, not "no hold", because its images must not change."""
     hint = "write `reason: …` on a line of its own below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
         raise _wrong(tree, node, "hold is empty", hint)
@@ -109,7 +112,7 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
 
 
 def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
-    """The text of each field, times in normal form."""
+    """Return the text of each field, with times in normal form."""
     words = {name: _word(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
         if text := words.get(name):
@@ -138,9 +141,9 @@ def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 
 
 def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
-    """The values of a mapping under the known keys.
+    """Return the values of the known keys in a mapping.
 
-    A key that is nearly known, or known in another place, is an error: a misspelt hold would have no effect.
+    A key that is nearly known, or known in another place, is an error, because a misspelt hold would have no effect.
     """
     children = _children(tree, node, what)
     for key, _ in pairs(node) if children else ():
@@ -176,7 +179,7 @@ def _wrong(tree: Tree, node: Node, what: str, hint: str) -> TargetError:
 
 
 def with_unknown(tree: Tree, data: Data) -> Data:
-    """The data together with the keys of newer versions that the file has.
+    """Add the keys of newer versions that the file has to the data.
 
     When a hold or a build is removed, the unknown keys in it go as well.
     """
@@ -199,9 +202,9 @@ def _with_kept(node: Node, data: Data, shape: _Shape) -> Data:
 
 
 def remembered(states: Mapping[str, State]) -> dict[str, State]:
-    """Return the states as a file stores them: times in normal form, without empty images and files.
+    """Return the states as a file stores them: times in normal form, and without empty images and files.
 
-    TargetError: a time is invalid, or a sequence has more than 20 digits.
+    Raises TargetError if a time is invalid, or a sequence has more than 20 digits.
     """
     whole = {}
     for path, state in sorted(states.items()):
@@ -253,15 +256,15 @@ def _instant(name: str, text: str) -> str:
 
 
 def stripped(text: str) -> str:
-    """The text with U+FFFD for each surrogate.
+    """Replace each surrogate by U+FFFD.
 
-    Python makes surrogates of the bytes of an argument that are not UTF-8, and no file can contain them.
+    Python uses surrogates for bytes in an argument that are not UTF-8, and no file can contain them.
     """
     return _SURROGATES.sub("\ufffd", text)
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
-    """The states as nested mappings, lists and texts in the order of the file; empty values are left out."""
+    """Return the states as nested mappings, lists and texts, in the file's order and without empty values."""
     files = {}
     for path, state in sorted(states.items()):
         images = {

@@ -1,11 +1,11 @@
 """Reads and writes the state file of one Application: what is remembered for each file and each alias.
 
-Its path is `.image-update/<path>/<namespace>_<application>.state`, with the folder of the first write-back file as
-`<path>`: two Argo CDs that share a repository and an Application's name must not share its memory.
+Its path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is the folder of the first write-back file,
+so that two Argo CDs that share a repository and an Application's name do not share its memory.
 
 People may read, edit and revert the file. Its text is YAML, but its name does not end in `.yaml`, because Argo CD's
-directory sources would apply it as a manifest. Values are read as texts: a plain `1.10` is that tag, not a number.
-Writing changes only the lines that are meant; comments, quotes and the order of the others stay.
+directory sources would apply it as a manifest. Values are read as texts: a plain `1.10` is that tag, not a number. Only
+lines with a change are written. Comments, quotes and the order of the other lines stay.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 
 
 def read_state(text: str) -> dict[str, State]:
-    """What the text says, by write-back file; {} for an empty or comment-only text.
+    """Return the states in a text, by write-back file, or {} for an empty or comment-only text.
 
-    Times come as RFC 3339 in UTC. The TargetError says what is wrong, in which line, and how to correct it.
+    Times are RFC 3339 in UTC. Raises TargetError, which says what is wrong, in which line, and how to correct it.
     """
     return states_of(_parsed(text))
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
-    """The text that says `states`; "" if nothing is to be remembered, and the file is to be removed.
+    """Return the text with `states`, or "" if there is nothing to remember and the file has to be removed.
 
-    As little of `text` as possible changes, and nothing where it says `states` already. What a newer version wrote
-    stays. TargetError: `text` is no state file, or a time of the states is invalid.
+    As little of `text` as possible changes, and nothing if it already has `states`. What a newer version wrote stays.
+    Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
     states = remembered(states)
     tree = _parsed(text if text.strip("\ufeff \t\r\n") else "")
@@ -46,8 +46,8 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
         return ""
     if known == states:
         return text
-    # First line by line. If the result does not say what was meant, all lines are written anew below the file's
-    # comments: people write YAML in more forms than a line-by-line edit can follow.
+    # First edit line by line. If the result is not as meant, write all lines anew below the file's comments: people
+    # write YAML in more forms than a line-by-line edit can handle.
     head, wanted = "" if tree.text else _HEAD, in_flow(_sorted(data))
     for way in (edited, fresh):
         try:
@@ -61,7 +61,7 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
 
 
 def _sorted(data: object) -> object:
-    """The same data with its keys sorted, so that a comparison ignores their order."""
+    """Return the same data with its keys sorted, so that a comparison ignores their order."""
     return {key: _sorted(value) for key, value in sorted(data.items())} if isinstance(data, Mapping) else data
 
 

@@ -1,6 +1,6 @@
-"""Writes new data into a state file's text, line by line or all lines anew.
+"""Writes new data into a state file's text, line by line or with all lines anew.
 
-`state_file` does not trust the result: it reads it again.
+`state_file` does not trust the result, and reads it again.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from task.editors.yaml.tree import Node, Tree, pairs, parse
 from task.errors import Malformed, TargetError
 from task.timestamps import utc
 
-_ORDER = ("files", *MEMORY, "images", *HOLD, *WRITTEN)  # `hold` stands before `images` as well
-_NAMED = 1, 3  # the depths of the mappings whose keys are names: below `files`, below `images`
+_ORDER = ("files", *MEMORY, "images", *HOLD, *WRITTEN)  # `hold` comes before `images` as well
+_NAMED = 1, 3  # in the mappings at these depths, the keys are names: below `files`, below `images`
 _CORE = "tag:yaml.org,2002:"
-_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may mean something else in flow style
-_LONG_KEY = 1000  # characters; libyaml gives up looking for the `:` of a simple key after 1024
-Wanted = Mapping[str, object]  # a Node in it is what a newer version wrote: it stays as it is
+_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may have another meaning in flow style
+_LONG_KEY = 1000  # characters; after 1024, libyaml stops searching for the `:` of a simple key
+Wanted = Mapping[str, object]  # a Node in it was written by a newer version, and stays as it is
 
 
 @dataclass(frozen=True)
 class _Differences:
-    """What differs between a text and the data that it should say."""
+    """The differences between a text and the data that it should have."""
 
     words: list[tuple[Node, str]]
-    nulls: list[tuple[Node, object]]  # and what replaces each of them
+    nulls: list[tuple[Node, object]]  # each with its replacement
     splices: list[Splice]  # new entries, lists, and everything in flow style
     drops: list[Splice]
 
 
 def edited(tree: Tree, data: Wanted) -> str:
-    """The text with as few changed lines as possible. TargetError where the text is not in block style."""
+    """Return the text with as few changed lines as possible. Raises TargetError if the text is not in block style."""
     root = tree.documents[0].root if tree.documents else None
     if root is None or root.kind != "mapping" or root.style == "{":
         raise TargetError("the state file is not in block style", hint="write one key in each line")
-    # Every step changes the text and moves the nodes, so the differences that are left are looked up again.
+    # Every step changes the text and moves the nodes, so the remaining differences are computed again.
     if words := _differences(tree, data).words:
         tree = splice(tree, words)
     while nulls := _differences(tree, data).nulls:
@@ -74,7 +74,7 @@ def edited(tree: Tree, data: Wanted) -> str:
 
 
 def fresh(tree: Tree, data: Wanted) -> str:
-    """All lines written anew, below the comments that the text begins with."""
+    """Return the text with all lines written anew, below the comments at its beginning."""
     head, end = [], eol(tree.text)
     for line in tree.text.splitlines():
         if line.strip("\ufeff \t") and line != "---" and not line.lstrip("\ufeff \t").startswith("#"):
@@ -120,7 +120,7 @@ def _compare(tree: Tree, mapping: Node, data: Wanted, differences: _Differences)
 
 
 def _says(name: str, node: Node, wanted: object) -> bool:
-    """Whether a value means this already, however it is spelled: `007` is sequence 7, a time may have any zone."""
+    """Tell whether a value already means this, in any spelling: `007` is sequence 7, and a time may have any zone."""
     if isinstance(wanted, Node):
         return True
     if isinstance(wanted, str):
@@ -140,32 +140,32 @@ def _says(name: str, node: Node, wanted: object) -> bool:
 
 
 def _says_nothing(node: Node) -> bool:
-    """Whether a value that is not wanted is empty and may stay: people leave keys without a value."""
+    """Tell whether an unwanted value is empty and may stay. People leave keys without a value."""
     if node.kind == "mapping":
         return all(key.value != "reason" and _says_nothing(value) for key, value in pairs(node))
     return not node.children if node.kind == "sequence" else node.null or not node.value
 
 
 def _new_entry(tree: Tree, mapping: Node, name: str, wanted: object) -> Splice:
-    """A new key on lines of its own, in its place: images by name, their fields in the usual order."""
+    """Return the splice for a new key on its own lines, at its place: images by name, and fields in the usual order."""
     text, end = tree.text, eol(tree.text)
     margin = " " * column(text, mapping)
     lines = [margin + line for line in _lines({name: wanted}, indent_step(tree), sequence_shift(tree))]
     entries = list(pairs(mapping))
     ranks = [_rank(tree, mapping, key.value) for key, _ in entries]
     place = next((at for at, rank in enumerate(ranks) if rank > _rank(tree, mapping, name)), len(ranks))
-    if place:  # behind the entry before it
+    if place:  # after the previous entry
         at = line_end(text, entry_end(text, *entries[place - 1]))
         return Splice(at, at, "".join(end + line for line in lines))
     if tree.parent(mapping) is not None:
-        # Behind the key that the mapping belongs to: comments below that key belong to its first entry.
+        # Right after the mapping's own key, because comments below that key belong to its first entry.
         key = tree.key_of(mapping)
         slot = value_slot(text, key) if key is not None else None
         if slot is None:
             raise TargetError("a key spans several lines", hint="write it as `key:`")
         at = line_end(text, slot)
         return Splice(at, at, "".join(end + line for line in lines))
-    # Above the file's first key and the comment that belongs to it, but below the file's head.
+    # Above the file's first key and its comment, but below the comments at the head of the file.
     first = entries[0][0]
     at = above = line_start(text, first.start)
     if not only_blank(text, at, first.start):
@@ -185,7 +185,7 @@ def _rank(tree: Tree, mapping: Node, name: str) -> tuple[int, str]:
 
 
 def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice]:
-    """The splices that give a list its new items; items that stay keep their lines."""
+    """Yield the splices that give a list its new items. Items that stay keep their lines."""
     text, end, items = tree.text, eol(tree.text), sequence.children
     margin = " " * column(text, sequence)
     for what, i, j, k, m in SequenceMatcher(None, [i.value for i in items], wanted, autojunk=False).get_opcodes():
@@ -204,7 +204,7 @@ def _items(tree: Tree, sequence: Node, wanted: Sequence[str]) -> Iterator[Splice
 
 
 def in_flow(data: object) -> str:
-    """The data on one line. Values that a newer version wrote keep their types: a plain scalar stays plain."""
+    """Return the data on one line. Values from a newer version keep their types: a plain scalar stays plain."""
     if isinstance(data, Node):
         tag = f"{'!!' if data.tag.startswith(_CORE) else ''}{data.tag.removeprefix(_CORE)} " if data.tag else ""
         if data.kind == "scalar":
@@ -219,7 +219,7 @@ def in_flow(data: object) -> str:
 
 
 def _lines(data: Wanted, step: int, shift: int) -> list[str]:
-    """The data as block lines, one key or item each."""
+    """Return the data as block lines, with one key or item on each."""
     lines: list[str] = []
     for key, value in data.items():
         name = spell(key)

@@ -1,7 +1,7 @@
-"""Applies splices to YAML text and refuses those that would change more than was meant.
+"""Applies splices to YAML text, and refuses those that would change more than was meant.
 
-The new text is parsed. It must differ from the old text in the meant nodes only, and each of them must say the new
-value to every YAML reader.
+The new text is parsed. It must differ from the old text only in the meant nodes, and each of them must be the new value
+for every YAML reader.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Splice(NamedTuple):
     text: str
 
 
-# Compares an old and a new node: the pairs that are still to be compared, or None if the new node is not as meant.
+# Compares an old and a new node. Returns the pairs that must be compared next, or None if the new node is not as meant.
 Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]
 
 
 def apply(text: str, splices: Sequence[Splice]) -> str:
-    """The text with all splices; splices at the same place come out in the order given."""
+    """Return the text with all splices. Splices at the same place stay in the given order."""
     parts, at = [], 0
     for start, end, fresh in sorted(splices, key=lambda splice: splice[:2]):  # sorting is stable
         parts += [text[at:start], fresh]
@@ -37,22 +37,22 @@ def apply(text: str, splices: Sequence[Splice]) -> str:
 
 
 def more_than_meant() -> TargetError:
-    """The error for an edit that would change more than was meant."""
+    """Return the error for an edit that would change more than was meant."""
     return TargetError(
         "the edit would change more than was meant", hint="write the value on a line of its own, as `key: value`"
     )
 
 
 def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
-    """The new tree. `meant` says, by the old node's id, which nodes may differ and how.
+    """Return the tree after the splices. `meant` says which nodes may differ (by the old node's id), and how.
 
-    TargetError: another node differs, or one of these in another way.
+    Raises TargetError if another node differs, or one of these in another way.
     """
     try:
         new = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
-    if len(new.documents) != len(tree.documents):  # a text such as `---` begins a document, `...` ends one
+    if len(new.documents) != len(tree.documents):  # a text such as `---` begins a document, and `...` ends one
         raise more_than_meant()
     stack = [(old.root, now.root) for old, now in zip(tree.documents, new.documents, strict=True)]
     while stack:
@@ -65,14 +65,14 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
 
 
 def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
-    # The style counts as well: a quoted number that loses its quotes is another value.
+    # The style matters as well: a quoted number that loses its quotes is another value.
     if (old.kind, old.value, old.style, old.anchor, old.tag) != (new.kind, new.value, new.style, new.anchor, new.tag):
         return None
     return zip(old.children, new.children, strict=True) if len(old.children) == len(new.children) else None
 
 
 def grows(more: Mapping[str, Data] | Sequence[Data], *, last: bool = True) -> Same:
-    """Accepts a collection with these additional entries, at its end or before its last entry."""
+    """Accept a collection with these new entries at its end, or before its last entry."""
     count = 2 * len(more) if isinstance(more, Mapping) else len(more)
     width = 2 if isinstance(more, Mapping) else 1
 
@@ -87,7 +87,7 @@ def grows(more: Mapping[str, Data] | Sequence[Data], *, last: bool = True) -> Sa
 
 
 def shrinks(*numbers: int) -> Same:
-    """Accepts a collection without the entries that stood at these places."""
+    """Accept a collection without the entries at these places."""
 
     def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
         width = 2 if old.kind == "mapping" else 1
@@ -99,7 +99,7 @@ def shrinks(*numbers: int) -> Same:
 
 
 def holds(node: Node, data: Data) -> bool:
-    """Whether a node says exactly this data, and every YAML reader takes its strings for strings."""
+    """Tell whether a node is exactly this data, and every YAML reader takes its strings for strings."""
     if isinstance(data, bool):
         return node.kind == "scalar" and not node.style and node.value == str(data).lower()
     if isinstance(data, str):
@@ -111,7 +111,7 @@ def holds(node: Node, data: Data) -> bool:
 
 
 def becomes(data: Word, old: Node) -> Same:
-    """Accepts a node that says this and keeps its anchor."""
+    """Accept a node that is this value and keeps its anchor."""
 
     def same(_: Node, now: Node) -> tuple[tuple[Node, Node], ...] | None:
         return () if holds(now, data) and (old.kind == "alias" or now.anchor == old.anchor) else None

@@ -29,19 +29,19 @@ from task.errors import TargetError
 
 
 def add_keys(tree: Tree, mapping: Node, data: Mapping[str, Data]) -> Tree:
-    """The tree with new keys at the end of a mapping, or with a mapping where a null was."""
+    """Return the tree with new keys at the end of a mapping. A null becomes a mapping."""
     return _grow(tree, mapping, data)
 
 
 def add_items(tree: Tree, sequence: Node, data: Sequence[Data]) -> Tree:
-    """The tree with new items at the end of a sequence, or with a sequence where a null was."""
+    """Return the tree with new items at the end of a sequence. A null becomes a sequence."""
     return _grow(tree, sequence, data)
 
 
 def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> Tree:
     text, check, parent = tree.text, {id(node): grows(more)}, tree.parent(node)
     in_flow = parent is None or parent.style == "{"
-    # Brackets stay brackets, but an empty list below a block key becomes a block list (in AIU it stays a flow list).
+    # Brackets stay, but an empty list below a block key becomes a block list (in AIU, it stays a flow list).
     if node.kind != "scalar" and node.style == "{" and (node.children or isinstance(more, Mapping) or in_flow):
         return checked(tree, _grow_flow(tree, node, more), check)
     if not node.children:
@@ -51,7 +51,7 @@ def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
         width = dash_width(text, node) if node.kind == "sequence" else 2
         return checked(tree, [Splice(at, at, _lines(tree, more, column(text, node), width))], check)
     except TargetError:
-        # No line can follow some last entries, such as a block scalar that ends with the file: insert before them.
+        # No line can follow some last entries, such as a block scalar at the end of the file. Insert before them.
         last = node.children[-2] if node.kind == "mapping" else node.children[-1]
         at = line_start(text, last.start)
         lines = _lines(tree, more, column(text, node))[len(eol(text)) :] + eol(text)
@@ -59,7 +59,7 @@ def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
 
 
 def _lines(tree: Tree, data: Mapping[str, Data] | Sequence[Data], indent: int, width: int = 2) -> str:
-    """The data as block lines, each after a line end."""
+    """Return the data as block lines, each after a line ending."""
     lines = block(data, indent_step(tree), sequence_shift(tree), width)
     return "".join(f"{eol(tree.text)}{' ' * indent}{line}" for line in lines)
 
@@ -79,14 +79,17 @@ def _grow_flow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]
     tail = line_end(text, end)
     if tail > close:  # the bracket closes on the last entry's line
         return [Splice(end, end, f", {fresh}")]
-    # One entry on each line. Where the last entry has a trailing comma, the new one gets a comma as well.
+    # There is one entry on each line. If the last one has a trailing comma, the new one gets a comma as well.
     comma = "" if text[end:tail].lstrip().startswith(",") else ","
     margin = text[line_start(text, first) : first]
     return [Splice(end, end, comma), Splice(tail, tail, f"{eol(text)}{margin}{fresh}" + ("" if comma else ","))]
 
 
 def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
-    """The splices that replace a null or empty brackets: by block lines below the key, in flow style by flow style."""
+    """Return the splices that replace a null or empty brackets.
+
+    The new content is block lines below the key, or flow style inside flow style.
+    """
     text, parent = tree.text, tree.parent(node)
     start = body(text, node)
     empty = start >= node.end
@@ -109,7 +112,7 @@ def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
         lines = _lines(tree, more, dash + 2)[len(eol(text)) + dash + 2 :]
         gap = "" if text[at - 1 : at] == " " else " "
         return [Splice(at, max(at, node.end), gap + lines)]
-    # `key: ~` or `key: []` loses its value; a comment behind it stays on the key's line.
+    # `key: ~` or `key: []` loses its value, and a comment after it stays on the key's line.
     cut = [] if empty else [Splice(_before_blanks(text, start), node.end, "")]
     indent = column(text, parent) + (indent_step(tree) if isinstance(more, Mapping) else sequence_shift(tree))
     tail = line_end(text, at if empty else node.end)
@@ -123,13 +126,13 @@ def _before_blanks(text: str, at: int) -> int:
 
 
 def append(text: str, at: int, lines: str) -> Splice:
-    """The splice that puts `lines` at the end of a document, on lines of their own."""
+    """Return the splice that puts `lines` at the end of a document, on their own lines."""
     before = "" if at == line_start(text, at) else eol(text)
     return Splice(at, at, before + lines + ("" if before else eol(text)))
 
 
 def begin(tree: Tree, data: Mapping[str, Data]) -> Tree:
-    """The tree of a text without documents, with a first document below its comments."""
+    """Return the tree of a text that had no documents, with a first document below its comments."""
     splice = append(tree.text, len(tree.text), _lines(tree, data, 0)[len(eol(tree.text)) :])
     new = parse(apply(tree.text, [splice]))
     if len(new.documents) != 1 or not holds(new.documents[0].root, data):
@@ -138,7 +141,7 @@ def begin(tree: Tree, data: Mapping[str, Data]) -> Tree:
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
-    """The tree without one key of a mapping, its whole line included."""
+    """Return the tree without one key of a mapping, including its line. Raises TargetError if it is the only key."""
     text, entries = tree.text, list(pairs(mapping))
     index = next(number for number, (name, _) in enumerate(entries) if name is key)
     following = entries[index + 1][0].start if index + 1 < len(entries) else None
@@ -157,18 +160,21 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
 
 
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
-    """The tree without some items of a block sequence, their lines included; an item that shares its line stays."""
+    """Return the tree without some items of a block sequence, including their lines.
+
+    An item that shares its line with something else stays.
+    """
     text = tree.text
     cuts: dict[int, Splice] = {}
     for number in numbers:
         item = sequence.children[number]
         dash = item.start - 1
-        while text[dash] in " \t\r\n":  # the item may begin on a line below its dash
+        while text[dash] in " \t\r\n":  # the item may begin below its dash
             dash -= 1
         start = line_start(text, dash)
         if text[dash] == "-" and only_blank(text, start, dash):
             cuts[number] = without_lines(text, start, line_end(text, content_end(text, item)))
-    # Nothing depends on the removal: where it would change more than these items, they stay.
+    # Nothing depends on the removal, so if it would change more than these items, they stay.
     try:
         return checked(tree, [*cuts.values()], {id(sequence): shrinks(*cuts)})
     except TargetError:
@@ -176,7 +182,7 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
 
 
 def without_lines(text: str, start: int, tail: int) -> Splice:
-    """The splice that removes whole lines, together with one line end."""
+    """Return the splice that removes whole lines, together with one line ending."""
     if tail < len(text):
         return Splice(start, tail + (2 if text[tail : tail + 2] == "\r\n" else 1), "")
     return Splice(start - (2 if text[start - 2 : start] == "\r\n" else 1), tail, "")

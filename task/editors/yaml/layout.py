@@ -1,4 +1,4 @@
-"""Columns, line ends and indentation: where a node's text stands, and what new lines look like."""
+"""Columns, line endings and indentation: where a node's text is, and what new lines look like."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from task.errors import TargetError
 
 Word: TypeAlias = str | bool  # the content of one scalar: a string, or a plain true or false
 Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
-_WIDEST = 9  # columns after a dash; a wider gap is not taken for the file's style
+_WIDEST = 9  # columns after a dash; a wider gap does not count as the file's style
 _BREAK = re.compile(f"[{BREAKS}]")
 _PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 
 
 def eol(text: str) -> str:
-    """The line end of the text: that of its first line."""
+    """Return the line ending of the text: that of its first line."""
     at = text.find("\n")
-    if at < 0 and "\r" in text:  # to YAML a carriage return alone ends a line, too
+    if at < 0 and "\r" in text:  # in YAML, a carriage return alone ends a line as well
         return "\r"
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
 
 def line_end(text: str, at: int) -> int:
-    """Where the line that holds `at` ends, before its line end."""
+    """Return where the line with `at` ends, before its line ending."""
     match = _BREAK.search(text, at)
     return match.start() if match else len(text)
 
 
 def line_start(text: str, at: int) -> int:
-    """Where the line that holds `at` begins. A byte order mark before the first line does not belong to it."""
+    """Return where the line with `at` begins. A byte order mark before the first line does not belong to it."""
     while at > 0 and text[at - 1] not in BREAKS and not (at == 1 and text[0] == "\ufeff"):
         at -= 1
     return at
 
 
 def only_blank(text: str, start: int, end: int) -> bool:
-    """Whether there are only blanks in `text[start:end]`."""
+    """Tell whether there are only blanks in `text[start:end]`."""
     return not text[start:end].strip(" \t")
 
 
 def body(text: str, node: Node) -> int:
-    """Where the node's own text begins, after its anchor and tag."""
+    """Return where the node's own text begins, after its anchor and tag."""
     if not (node.anchor or node.tag) or node.kind == "alias":
         return node.start
     match = _PROPS.match(text, node.start, node.end)
@@ -53,8 +53,8 @@ def body(text: str, node: Node) -> int:
 
 
 def content_end(text: str, node: Node) -> int:
-    """Where the node's last character stands; trailing blank lines and comments do not belong to it."""
-    # The parsers end a block collection where the next token begins, so its last scalar decides.
+    """Return where the node's content ends. Trailing blank lines and comments do not belong to it."""
+    # For the parsers, a block collection ends where the next token begins, so its last scalar decides.
     while node.children and node.style != "{":
         key = node.children[-2] if node.kind == "mapping" else None
         node = node.children[-1]
@@ -70,12 +70,12 @@ def content_end(text: str, node: Node) -> int:
 
 
 def entry_end(text: str, key: Node, value: Node) -> int:
-    """Where an entry of a mapping ends: at the end of its value, or at its `:` where it has none."""
+    """Return where an entry of a mapping ends: after its value, or after its `:` if it has none."""
     return max(content_end(text, value), key.end, value_slot(text, key) or 0)
 
 
 def value_slot(text: str, key: Node) -> int | None:
-    """The place after the `:` of a key; None if the key has no `:`."""
+    """Return the place after the `:` of a key, or None if the key has no `:`."""
     at = key.end
     while at < len(text) and text[at] in " \t":
         at += 1
@@ -83,7 +83,7 @@ def value_slot(text: str, key: Node) -> int | None:
 
 
 def slot(tree: Tree, node: Node) -> int:
-    """Where the value of a key or item that has none would begin."""
+    """Return where the value would begin for a key or item that has none. Raises TargetError if the key has no `:`."""
     key = tree.key_of(node)
     at = node.end if key is None else value_slot(tree.text, key)
     if at is None or key is node:
@@ -92,7 +92,7 @@ def slot(tree: Tree, node: Node) -> int:
 
 
 def quoted_keys(tree: Tree, node: Node) -> bool:
-    """Whether the keys around the node are in double quotes, as in JSON."""
+    """Tell whether the keys around the node are in double quotes, as in JSON."""
     for parent in tree.ancestors(node):
         if parent.kind == "mapping" and parent.children:
             return parent.style == "{" and parent.children[0].style == '"'
@@ -100,7 +100,7 @@ def quoted_keys(tree: Tree, node: Node) -> bool:
 
 
 def column(text: str, node: Node) -> int:
-    """The column where the entries of a block collection begin: its keys, or its dashes."""
+    """Return the column where the entries of a block collection begin: its keys, or its dashes."""
     if node.kind == "sequence":
         at = body(text, node)
     else:
@@ -111,9 +111,9 @@ def column(text: str, node: Node) -> int:
 
 @lru_cache(maxsize=2)
 def _steps(tree: Tree) -> tuple[int, int]:
-    """How far nested mappings, and sequences in mappings, are indented in this text."""
+    """Return by how many columns this text indents mappings in mappings, and sequences in mappings."""
     step = shift = -1
-    # The first mapping and the first sequence in a mapping show the file's style.
+    # The first mapping in a mapping and the first sequence in a mapping show the file's style.
     blocks = (
         (node, child)
         for document in tree.documents
@@ -134,24 +134,24 @@ def _steps(tree: Tree) -> tuple[int, int]:
 
 
 def indent_step(tree: Tree) -> int:
-    """How far this text indents a mapping in a mapping (2 if it has none)."""
+    """Return by how many columns this text indents a mapping in a mapping (2 if it has none)."""
     return _steps(tree)[0]
 
 
 def sequence_shift(tree: Tree) -> int:
-    """How far this text indents a sequence in a mapping (0 if it has none)."""
+    """Return by how many columns this text indents a sequence in a mapping (0 if it has none)."""
     return _steps(tree)[1]
 
 
 def dash_width(text: str, sequence: Node) -> int:
-    """How many columns after its dash the last item of a block sequence begins; 2 for `- item`."""
+    """Return how many columns after its dash the last item of a block sequence begins: 2 for `- item`."""
     item = sequence.children[-1].start
     width = item - line_start(text, item) - column(text, sequence)
     return width if 1 < width < _WIDEST and only_blank(text, item - width + 1, item) else 2
 
 
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
-    """The lines of `data` in block style, without line ends; `width` is the width of the outermost dashes."""
+    """Return the lines of `data` in block style, without line endings. `width` is that of the outermost dashes."""
     if isinstance(data, Mapping):
         lines = []
         for key, value in data.items():
@@ -170,9 +170,9 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
 
 
 def flow(data: Data, *, quote: bool = False) -> str:
-    """`data` on one line, in flow style; with `quote` as JSON."""
+    """Return `data` on one line, in flow style, or with `quote` as JSON."""
     if isinstance(data, str | bool):
-        return _word(data, quote=quote or ":" in str(data))  # `[a:1]` is an error to some readers
+        return _word(data, quote=quote or ":" in str(data))  # `[a:1]` is an error for some readers
     if isinstance(data, Mapping):
         inner = (f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items())
         return "{" + ", ".join(inner) + "}"

@@ -1,8 +1,8 @@
-r"""Key paths into a values file: `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
+r"""Parses key paths into a values file, such as `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
 
-A nested path wins over a key that has a dot in its name. (AIU reads so, but v0.18 prefers the key with the dot when it
-writes.) An index after a segment names an item of its list, as in AIU since v0.17. A backslash escapes a dot, which
-AIU cannot do.
+A nested path wins over a key with a dot in its name. (AIU reads it like this, but v0.18 prefers the key with the dot
+when it writes.) An index after a segment is that of an item in its list, as in AIU since v0.17. A backslash escapes a
+dot, which is not possible in AIU.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class Segment:
 
     name: str
     indices: tuple[int, ...]
-    text: str  # the whole step, unescaped: the name of a key that has brackets itself
+    text: str  # the whole step, unescaped; a key whose name has brackets
     flaw: str = ""  # why the indices cannot be used
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """Where a path leads: to existing nodes, or to the mapping that lacks the rest."""
+    """Where a path leads: to existing nodes, or to a mapping that lacks the rest."""
 
-    nodes: tuple[Node, ...]  # several where the key stands several times
+    nodes: tuple[Node, ...]  # several if the key is repeated
     parent: Node | None = None  # the mapping (or null) that lacks the rest of the path
     missing: tuple[str, ...] = ()
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
-    """The steps of a path. TargetError: it has more steps than a file may have levels."""
+    """Return the steps of a path. Raises TargetError if it has more steps than a file may have levels."""
     steps = []
     for step in re.split(r"(?<!\\)\.", text):
         plain = step.replace("\\.", ".")
@@ -55,11 +55,11 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
 
 def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
-    """The nodes at the path; with `merges` also those that only a merge key (`<<`) brings in.
+    """Return the nodes at the path. With `merges`, include those that only a merge key (`<<`) adds.
 
-    TargetError: two keys with dots fit equally well.
+    Raises TargetError if two keys with dots fit equally well.
     """
-    # The reading with the fewest dots in keys wins: the nested path.
+    # The interpretation with the fewest dots in keys wins: the nested path.
     matches = sorted(_matches(document, document.root, path, merges), key=lambda match: match[0])
     if not matches:
         return ()
@@ -71,7 +71,7 @@ def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[
     return tuple(best)
 
 
-_Match = tuple[int, Node, Node]  # how many dots were read as part of a key; the node; the mapping that holds it
+_Match = tuple[int, Node, Node]  # how many dots were taken as part of a key; the node; its mapping
 
 
 def _matches(document: Document, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
@@ -90,7 +90,7 @@ def _matches(document: Document, node: Node, path: Sequence[Segment], merges: bo
 
 
 def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The keys, each with its indices, that these steps may mean when they are read as one key."""
+    """Yield the keys, each with its indices, that these steps may mean if they are one key."""
     front = "".join(f"{step.text}." for step in steps[:-1])
     last = steps[-1]
     if not last.flaw:
@@ -109,7 +109,7 @@ def _item(document: Document, node: Node, indices: Sequence[int]) -> Node | None
 
 
 def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
-    """The values of a key in the mappings that `<<` names; of several mappings the first one wins, as YAML says."""
+    """Return the values of a key in the mappings that `<<` names. As YAML says, the first mapping with the key wins."""
     queue = [source for name, source in pairs(mapping) if name.value == "<<" and not name.style]
     seen: set[int] = set()
     while queue:
@@ -127,10 +127,10 @@ def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
 
 
 def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
-    """Where to write: the nodes at the path, else the mapping that lacks the rest of it.
+    """Return where to write: the nodes at the path, else the mapping that lacks the rest of it.
 
-    TargetError, beyond those of `find`: a parent on the path is not a mapping, a list or an index is missing, or the
-    path leads through a merge key, and a new key would hide the other content of that.
+    Raises the errors of `find`. Also raises TargetError if a parent on the path is not a mapping, a list or an index is
+    missing, or the path leads through a merge key and a new key would hide other merged content.
     """
     if nodes := find(document, path, merges=False):
         return Lookup(nodes)
@@ -149,11 +149,14 @@ def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
 def _step(
     document: Document, tree: Tree, node: Node, rest: tuple[Segment, ...]
 ) -> tuple[Node, tuple[Segment, ...]] | None:
-    """One step down, by the plain key or by the only key with dots; None if there is neither."""
+    """Return the next node down, and the rest of the path, or None.
+
+    The step is the plain key, or the only key with dots that fits.
+    """
     first = rest[0]
     plain = value(node, first.name)
     if plain is not None and not first.flaw:
-        # AIU writes the first of them and Helm reads the last.
+        # AIU writes the first one, but Helm reads the last.
         if len(twins := values(node, first.name)) > 1:
             lines = " and ".join(str(tree.line(twin)) for twin in twins)
             raise TargetError(f"the key {first.name} stands in lines {lines}", hint="keep one of them")
@@ -181,7 +184,10 @@ def _step(
 
 
 def _missing(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
-    """The names of the keys to add. TargetError: a list would have to be added, or a merged mapping be hidden."""
+    """Return the names of the keys to add.
+
+    Raises TargetError if a list would have to be added, or if a new key would hide a merged mapping.
+    """
     for segment in rest:
         if segment.flaw:
             raise TargetError(segment.flaw, hint="write a number from 0 up between the brackets")

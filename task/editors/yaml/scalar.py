@@ -1,8 +1,8 @@
-"""Spells a string as a YAML scalar so that every reader takes it for that same string.
+"""Spells a string as a YAML scalar that every reader takes for the same string.
 
 YAML 1.1 readers (PyYAML, Helm, Argo CD, kustomize) and YAML 1.2 readers disagree about a plain `1e3`, `0o17`, `1:30`,
-`yes` or `2024-01-02`. A text is quoted if any of them reads something else than a string. A tag that became a number
-is the classic of this field: `tag: 1.10` is rendered as `1.1` (Helm 3.19 and 4.1).
+`yes` or `2024-01-02`. So a text is quoted if any of them does not read a string. The usual case is a tag that becomes a
+number: `tag: 1.10` is rendered as `1.1` (Helm 3.19 and 4.1).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 
 from task.editors.yaml.tree import BREAKS, Node
 
-# What some reader takes for a number, a date, a merge key or a default value, anchored at both ends.
+# Texts that some reader takes for a number, a date, a merge key or a default value, anchored at both ends.
 _NUMBER = re.compile(
     r"[-+]?(?:"
     r"(?:[0-9][0-9_,]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9_]*)?"  # 12, 1_000, 1.10, .5, 5., 12e03
@@ -24,33 +24,33 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
-_NUMERIC = "+-.0123456789"  # what numbers and dates begin with; "" is in it, too
+_NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; "" is in it, too
 _WORDS = frozenset(("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "..."))
-# Characters without any meaning in YAML, in block and in flow context; `:` and a blank only inside.
+# Characters without a meaning in YAML, in block and in flow style. `:` and a blank are allowed only inside.
 _PLAIN = re.compile(
     r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*"
 )
-# What may not stand as it is between double quotes, in one reader or another.
+# Characters that must be escaped between double quotes, for one reader or another.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 STRING = "tag:yaml.org,2002:str"
 
 
 def looks_typed(text: str) -> bool:
-    """Whether some YAML reader does not take the plain scalar `text` for a string."""
+    """Tell whether any YAML reader takes the plain scalar `text` for something other than a string."""
     if text[:1] in _NUMERIC:
         dated = text[4:5] == "-" and _DATE.fullmatch(text)
-        # No number has two points, and most versions have: the pattern is compiled for the others.
+        # Most versions have two points, and no number has, so the slow pattern is needed only for the others.
         return not text or text == "..." or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))
     return text.lower() in _WORDS
 
 
 def plain_safe(text: str) -> bool:
-    """Whether every YAML 1.1 and 1.2 reader takes an unquoted `text` for that same string, wherever it stands."""
+    """Tell whether every YAML 1.1 and 1.2 reader takes an unquoted `text` for the same string, at any place."""
     return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
 
 
 def sound(node: Node) -> bool:
-    """Whether every YAML reader takes this scalar for a string."""
+    """Tell whether every YAML reader takes this scalar for a string."""
     if node.kind != "scalar":
         return False
     if node.tag:
@@ -59,14 +59,14 @@ def sound(node: Node) -> bool:
 
 
 def double_quoted(text: str) -> str:
-    """`text` in double quotes, which is valid JSON, too: JSON files are edited by the same code."""
+    """Return `text` in double quotes, escaped as in JSON, because JSON files are edited by the same code."""
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def spell(text: str, style: str = "", *, quote: bool = False) -> str:
-    """One line of YAML that every reader takes for the string `text`: plain if that is safe, else quoted.
+    """Return `text` as one line of YAML that every reader takes for this string: plain if that is safe, else quoted.
 
-    `style` asks for `'` or `"`, and `quote` for quotes around any text.
+    `style` requests `'` or `"`. `quote` requests quotes around any text.
     """
     if style == "'" and not _UNPRINTABLE.search(text):
         return "'" + text.replace("'", "''") + "'"
@@ -76,9 +76,9 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 
 def reblock(old: str, text: str) -> str | None:
-    """The block scalar `old` (header and lines) with the content `text`; None if that style cannot hold it.
+    """Return the block scalar `old` (header and lines) with the content `text`, or None if that style cannot have it.
 
-    The header keeps its kind and comment. It gets a `-`, because a tag with a line break at its end is another tag.
+    The header keeps its kind and comment. It gets a `-`, because a trailing line break would be part of the tag.
     """
     match = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
     lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()][1:]

@@ -1,4 +1,4 @@
-"""Changes scalars in YAML text by splicing: only their bytes change; quotes and block style stay."""
+"""Changes scalars in YAML text by splices: only their bytes change. Quotes and block style stay."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from task.errors import TargetError
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
-    """The tree with new contents for some scalars, aliases or nulls; quotes, block headers and anchors stay."""
+    """Return the tree with new contents for some scalars, aliases or nulls. Quotes, block headers and anchors stay."""
     splices = [_scalar(tree, node, text) for node, text in new]
     return checked(tree, splices, {id(node): becomes(text, node) for node, text in new})
 
 
 def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
-    # A tag of some application (`!vault`) gives the text a meaning that we do not know.
+    # An application's own tag (`!vault`) gives the text an unknown meaning.
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
         raise TargetError(f"line {tree.line(node)} has a value tagged {node.tag}", hint="write it as a plain string")
     text, start = tree.text, body(tree.text, node)
@@ -27,12 +27,12 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
         raise TargetError(f"line {tree.line(node)} does not hold a single value", hint="write `key: value` there")
     if isinstance(data, bool):
         return Splice(node.start, content_end(text, node), str(data).lower())
-    if node.kind == "alias":  # replaced itself, so that the anchor and its other uses keep their value
+    if node.kind == "alias":  # replace the alias itself, so that the anchor and its other uses keep their value
         return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
     if not node.style and nothing and (node.anchor or node.tag):  # `key: &anchor` without a value
         return Splice(node.start, node.end, f"{_props(tree, node, node.end).rstrip()} {spell(data)}".lstrip())
     if not node.style and nothing:
-        at = slot(tree, node)  # behind the `:` or the `-`
+        at = slot(tree, node)  # after the `:` or the `-`
         return Splice(at, at, " " + spell(data, quote=_quotes(tree, node, data)))
     end = content_end(text, node)
     if node.style not in {"|", ">"}:
@@ -46,14 +46,17 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
 
 
 def _props(tree: Tree, node: Node, start: int) -> str:
-    """The anchor and tag as written, but for a tag such as `!!float`: AIU v0 wrote `!!float v2.0.0`."""
+    """Return the anchor and tag as written, but without a tag such as `!!float`. AIU v0 wrote `!!float v2.0.0`."""
     if node.tag in {"", STRING, "!"}:
         return tree.text[node.start : start]
     return f"&{node.anchor} " if node.anchor else ""
 
 
 def _quotes(tree: Tree, node: Node, text: str) -> bool:
-    """Whether the value needs quotes where it stands: in JSON, after `"key":`, and in flow style if it has a colon."""
+    """Tell whether the value needs quotes at its place.
+
+    It does in JSON, after `"key":`, and in flow style if it has a colon.
+    """
     parent, key = tree.parent(node), tree.key_of(node)
     if parent is None or parent.style != "{":
         return False

@@ -1,7 +1,7 @@
-"""Reads YAML text into light nodes that know their place in the text.
+"""Reads YAML text into small nodes that know their place in the text.
 
-The nodes are built from parse events. Aliases stay references and are never expanded, so an alias bomb costs no more
-than its text. No function here recurses, so deep nesting is an error message and not a crash.
+The nodes are built from parser events. Aliases stay references and are never expanded, so an alias bomb costs no more
+than its text. No function here recurses, so deep nesting causes an error message, not a crash.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Literal
 from task.errors import Malformed, TargetError
 from task.yaml_events import parsed
 
-DEPTH = 200  # no person nests deeper, and loaders written in C crash on very deep nesting
-BREAKS = "\n\r\x85\u2028\u2029"  # what YAML 1.1 readers take for an end of line
+DEPTH = 200  # no person nests deeper than this, and loaders in C crash on very deep nesting
+BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers take these for line endings
 _LARGE = 1_000_000  # characters; trees of larger texts are not cached
-BOMB = 1_000_000  # values with every alias written out; a bomb also has more than ten times those of the text
+BOMB = 1_000_000  # values after aliases are expanded; a bomb also has more than ten times as many as the text
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node, `text[start:end]` with its anchor and tag; a block collection's `end` lies beyond its content."""
+    """One node: `text[start:end]`, with its anchor and tag. The `end` of a block collection is after its content."""
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
     start: int
@@ -35,7 +35,7 @@ class Node:
 
     @property
     def null(self) -> bool:
-        """Whether it is an untagged null: nothing at all, `~` or `null`."""
+        """Whether it is an untagged null: empty, `~` or `null`."""
         return self.kind == "scalar" and not self.style and not self.tag and self.value in NULLS
 
 
@@ -44,15 +44,15 @@ NULLS = ("", "~", "null", "Null", "NULL")
 
 @dataclass(frozen=True)
 class Document:
-    """One document of a stream; it ends at `end`: at `...`, at the next `---`, or with the text."""
+    """One document of a stream. `end` is the place of its `...`, of the next `---`, or of the end of the text."""
 
     root: Node
     end: int
-    anchors: Mapping[int, Node]  # id of an alias → the node it stands for
+    anchors: Mapping[int, Node]  # id of an alias → its node
 
 
 class Tree:
-    """A text and its documents. Parents are computed when first asked for."""
+    """A text and its documents. Parents are computed when they are first needed."""
 
     __slots__ = ("_parents", "documents", "text")
 
@@ -62,7 +62,7 @@ class Tree:
         self._parents: dict[int, Node] | None = None
 
     def parent(self, node: Node) -> Node | None:
-        """The collection that holds `node`; None for a root."""
+        """Return the collection that contains `node`, or None for a root."""
         if self._parents is None:
             self._parents = {
                 id(child): node for doc in self.documents for node in walk(doc.root) for child in node.children
@@ -70,37 +70,40 @@ class Tree:
         return self._parents.get(id(node))
 
     def ancestors(self, node: Node) -> Iterator[Node]:
-        """`node`, its parent, and so on to the root."""
+        """Yield `node`, its parent, and so on to the root."""
         current: Node | None = node
         while current is not None:
             yield current
             current = self.parent(current)
 
     def key_of(self, node: Node) -> Node | None:
-        """The key whose value `node` is; None for items of sequences and roots."""
+        """Return the key that has `node` as its value, or None for items of sequences and for roots."""
         parent = self.parent(node)
         if parent is None or parent.kind != "mapping":
             return None
         return next(key for key, value in pairs(parent) if value is node or key is node)
 
     def line(self, node: Node) -> int:
-        """The number of the line where `node` begins, from 1."""
+        """Return the number of the line in which `node` begins, from 1."""
         return self.text.count("\n", 0, node.start) + 1
 
 
 def pairs(mapping: Node) -> Iterator[tuple[Node, Node]]:
-    """Keys and values of a mapping node, in the order of the text."""
+    """Yield the keys and values of a mapping node, in the order of the text."""
     children = iter(mapping.children)
     return zip(children, children, strict=True)
 
 
 def values(mapping: Node, key: str) -> tuple[Node, ...]:
-    """All values of `key` in a mapping node (a key may stand twice)."""
+    """Return all values of `key` in a mapping node, because a key may be repeated."""
     return tuple(value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key)
 
 
 def value(mapping: Node, key: str) -> Node | None:
-    """The value of a key. If the key stands twice, the last value: readers that allow twins take that one."""
+    """Return the value of a key, or None.
+
+    If the key is repeated, return the last value, as readers that allow this do.
+    """
     last = None
     for name, node in pairs(mapping):
         if name.value == key and name.kind == "scalar":
@@ -109,7 +112,7 @@ def value(mapping: Node, key: str) -> Node | None:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """`root` and all nodes below it, in the order of the text."""
+    """Yield `root` and all nodes below it, in the order of the text."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -118,9 +121,10 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def parse(text: str) -> Tree:
-    """The tree of `text`; it has no documents where the text is empty or has only comments.
+    """Return the tree of `text`. It has no documents if the text is empty or has only comments.
 
-    TargetError: the text is not YAML, nests deeper than 200 levels, or has an undefined alias or an alias bomb.
+    Raises TargetError if the text is not YAML, nests deeper than 200 levels, or has an undefined alias or an alias
+    bomb.
     """
     return _parse(text) if len(text) > _LARGE else _parse_again(text)
 
@@ -151,7 +155,7 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[Document]:
 
 
 def _refuse_bomb(root: Node, aliases: Mapping[int, Node]) -> None:
-    """Raises TargetError for an alias bomb.
+    """Raise TargetError for an alias bomb.
 
     Argo CD and Helm expand aliases when they read the file. Go's YAML refuses such a document ("excessive aliasing").
     """
@@ -169,7 +173,7 @@ def _refuse_bomb(root: Node, aliases: Mapping[int, Node]) -> None:
 
 
 class _NodeBuilder:
-    """Collects the events of one document."""
+    """Builds nodes from the events of one document."""
 
     def __init__(self, shift: int) -> None:
         self.shift = shift
@@ -226,14 +230,14 @@ class _NodeBuilder:
 
 
 def resolved(document: Document, node: Node) -> Node:
-    """The node itself, or the one that an alias stands for."""
+    """Return the node itself, or the node that an alias refers to."""
     while node.kind == "alias":
         node = document.anchors[id(node)]
     return node
 
 
 def users(document: Document, node: Node) -> tuple[Node, ...]:
-    """The aliases that stand for `node` itself."""
+    """Return the aliases that refer to `node` itself."""
     if not node.anchor:
         return ()
     aliases = (alias for alias in walk(document.root) if alias.kind == "alias")
