@@ -4,6 +4,7 @@ import gc
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -62,7 +63,8 @@ def _pattern() -> Figure:
 
 def _decide(source: Path) -> None:
     settings = Settings("run", (EVENT,), applications=(str(source),))
-    report = run(job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()))
+    with ExitStack() as until_told:
+        report = run(job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()), until_told)
     rules = [decision.verdict.rule for decision in report.decisions]
     assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"
 

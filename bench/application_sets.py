@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -95,7 +96,8 @@ def _decide(repo: Path, folder: str) -> float:
     gc.collect()
     began = time.perf_counter()
     world = world_of(settings, {}, Log())
-    report = run(job_of(settings, event_images((EVENT,)), {}), world)
+    with ExitStack() as until_told:
+        report = run(job_of(settings, event_images((EVENT,)), {}), world, until_told)
     world.close()
     spent = time.perf_counter() - began
     rules = [decision.verdict.rule for decision in report.decisions]

@@ -1,6 +1,7 @@
 """A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without a process."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -158,7 +159,8 @@ class Story:
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
             registry=lambda questions: {one: Answer(tags=self.tags) for one in questions},
         )  # fmt: skip
-        return run(job, world)
+        with ExitStack() as until_told:
+            return run(job, world, until_told)
 
 
 def story(strategy: str = "newest-build", **annotations: str) -> Story:

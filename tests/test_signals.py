@@ -257,3 +257,64 @@ def test_a_signal_at_any_moment(tmp_path: Path, blocked: bool) -> None:
         assert status in ({"updated", "failed"} if landed else {"failed"})
         assert running.returncode == MOMENTS[number] or status == "updated"
     print(dict(codes))
+
+
+AT_A_MOMENT = """
+import os, signal, sys
+
+kind, what, *argv = sys.argv[1:]
+sys.argv = ["image-update", *argv]
+sent = []
+
+
+def send():
+    if not sent:
+        sent.append(what)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if (kind, name) == ("import", what):
+            send()
+
+
+def profile(frame, event, arg):
+    if event == kind and f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}" == what:
+        send()
+
+
+sys.meta_path.insert(0, Finder())
+sys.setprofile(profile)
+from task.__main__ import main
+main()
+"""
+MOMENTS_AFTER_THE_PUSH = [
+    ("return", "task.pipeline.run.report"),
+    ("return", "task.pipeline.run.run"),
+    ("return", "task.cli.update.carry_out"),
+    ("return", "task.ci.publish.publish"),
+    ("import", "task.output.metrics"),
+    ("import", "prometheus_client"),
+    ("import", "task.http"),
+    ("import", "requests"),
+    ("return", "task.output.notify.notify"),
+    ("return", "task.cli.update.update"),
+    ("return", "task.cli.app.main"),
+]
+
+
+@pytest.mark.parametrize(("kind", "what"), MOMENTS_AFTER_THE_PUSH)
+def test_a_signal_after_the_push_loses_nothing(tmp_path: Path, kind: str, what: str) -> None:
+    """What has landed is told once, and nothing says afterwards that the run failed."""
+    repo = repository(tmp_path, "a")
+    apps, results, metrics = manifest(tmp_path, application("a", repo)), tmp_path / "results", tmp_path / "m.prom"
+    told = ("--results-dir", results, "--metrics-file", metrics, "--cloudevent-url", "http://127.0.0.1:1/")
+    words = [sys.executable, "-c", AT_A_MOMENT, kind, what, *map(str, arguments(apps, *told))]
+    done = subprocess.run(words, capture_output=True, check=False)
+    assert (done.returncode in {0, 143}, b"Traceback" in done.stderr) == (True, False), done.stderr
+    report = json.loads(done.stdout)
+    assert (report["status"], (results / "status").read_text()) == ("updated", "updated")
+    assert report["commits"][0]["commit"] == (results / "commit").read_text() == git(repo, "rev-parse", "main")
+    assert "image_update_commits_total 1.0" in metrics.read_text()
+    assert b"StoppedError" not in done.stderr

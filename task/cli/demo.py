@@ -5,6 +5,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Annotated
 
@@ -81,8 +82,9 @@ def _play(folder: str) -> int:
     say("Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to ~1.4)\n\n")
     git_settings = GitSettings(protocols=frozenset({"file"}))
     settings = Settings("run", IMAGES, applications=(applications,), git=git_settings)
-    plan = carry_out(replace(settings, command="plan", dry=True), {}, Log("warning"))
-    report = carry_out(settings, {}, Log("warning"))
+    with ExitStack() as until_told:
+        plan = carry_out(replace(settings, command="plan", dry=True), {}, Log("warning"), until_told)
+        report = carry_out(settings, {}, Log("warning"), until_told)
     environ = dict(os.environ)
     say(shown(report, environ))
     console = stdout_console(environ)

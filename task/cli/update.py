@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from hashlib import sha256
 
@@ -56,8 +57,8 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     if output.cloudevent_url:
         check_url(output.cloudevent_url, environ)
     began = time.monotonic()
-    report = carry_out(settings, environ, log)
-    with shutdown.shield():
+    with ExitStack() as until_told:
+        report = carry_out(settings, environ, log, until_told)
         # The table of decisions shows these errors to a person already.
         on_screen = {
             (one.subscription.application.key, one.verdict.because)
@@ -78,11 +79,12 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
             source = without_login(settings.git.pipeline_run or origin_of(environ).run)
             receivers = Receivers(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
             notify(replace(report, exit=code), receivers, time.monotonic() - began, environ, log)
+        shutdown.deaf()  # everything is told: it is too late to stop anything
     return code
 
 
-def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Report:
-    """Run the pipeline with the clients that these settings need, and return its report."""
+def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_told: ExitStack) -> Report:
+    """Run the pipeline with the clients that these settings need, and return its report. `until_told`: see `run`."""
     images: tuple[Image, ...] = ()
     if settings.command not in (*BY_HAND, "scan", "promote"):
         references, digest = settings.images, settings.image_digest
@@ -92,7 +94,7 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log) -> Repor
     job = job_of(settings, images, environ)
     world = world_of(settings, environ, log, job.scope, images)
     try:
-        return pipeline(job, world)
+        return pipeline(job, world, until_told)
     finally:
         with shutdown.shield():
             world.close()

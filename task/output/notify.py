@@ -47,7 +47,10 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
 
 
 def notify(report: Report, receivers: Receivers, seconds: float, environ: Mapping[str, str], log: Log) -> None:
-    """Writes the metrics and sends the events, as far as the options ask for them."""
+    """Writes the metrics and sends the events, as far as the options ask for them.
+
+    To be called within `shutdown.shield`: a signal must not break off the imports, or what is written.
+    """
     if receivers.metrics_file:
         # Late: prometheus_client brings an HTTP server along, and few write metrics.
         from task.output.metrics import write_metrics  # noqa: PLC0415
@@ -86,6 +89,8 @@ def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None
             answer = http.ask("POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True)
             if answer.status // 100 != 2:  # success
                 log("warning", f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}")
+    except shutdown.StoppedError:
+        log("warning", "the CloudEvents were not all sent: the run was stopped")
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")
     except Exception as error:  # noqa: BLE001 - the commits have landed: no receiver makes a run fail

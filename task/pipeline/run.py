@@ -7,6 +7,7 @@ code, on values.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from task import shutdown
@@ -35,8 +36,11 @@ from task.templates.trailers import build_trailers, commit_references
 from task.timestamps import epoch_seconds, of_unix
 
 
-def run(job: Job, world: World) -> Report:
-    """Do the whole job, and return its report. `plan` is the same with predictions instead of pushes."""
+def run(job: Job, world: World, until_told: ExitStack) -> Report:
+    """Do the whole job, and return its report. `plan` is the same with predictions instead of pushes.
+
+    The caller leaves `until_told` once the report has reached its readers. Until then, no signal can lose it.
+    """
     began = world.now()
     seen, problems = discover(job, world)
     matched = match_images(seen.asking, job, world)
@@ -47,28 +51,29 @@ def run(job: Job, world: World) -> Report:
     if job.atomic:
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
-    with shutdown.shield():  # a signal only ends the waits early: the report still says what landed
-        for outcome in deliver_all(by_login(by_repository(matched, job), world), job, world):
-            done = done.plus(outcome)
-        if not job.only:
-            done = done.plus(patch(matched.live, job, world))
-        landed = world.now()
-        shown = ShownDeployments(job.deployed, job, world, (*seen.everyone, *seen.outside)) if job.deployed else None
-        if shown and job.deployed and job.deployed.waits:
-            shown.begin(done.landed)
-        followed = world.follow(done.landed)
-        problems += followed.problems
-        undone: tuple[Decision, ...] = ()
-        if shown:
-            problems += shown.end(done.landed, followed)
-        if job.undo and followed.failures and not shutdown.code():
-            now = of_unix(int(epoch_seconds(job.terms.now) + world.now() - began))
-            back, told = undo(followed.failures, matched.asks, now, job, world)
-            done, problems = done.plus(Outcome(commits=back.commits)), problems + told
-            undone = back.decisions
-        problems += matched.problems
-        timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
-        made = replace(report(job, seen, matched, done, problems), timings=timings, undone=undone)
+    # From now on, a signal only ends the waits early: the report still says what landed.
+    until_told.enter_context(shutdown.shield())
+    for outcome in deliver_all(by_login(by_repository(matched, job), world), job, world):
+        done = done.plus(outcome)
+    if not job.only:
+        done = done.plus(patch(matched.live, job, world))
+    landed = world.now()
+    shown = ShownDeployments(job.deployed, job, world, (*seen.everyone, *seen.outside)) if job.deployed else None
+    if shown and job.deployed and job.deployed.waits:
+        shown.begin(done.landed)
+    followed = world.follow(done.landed)
+    problems += followed.problems
+    undone: tuple[Decision, ...] = ()
+    if shown:
+        problems += shown.end(done.landed, followed)
+    if job.undo and followed.failures and not shutdown.code():
+        now = of_unix(int(epoch_seconds(job.terms.now) + world.now() - began))
+        back, notes = undo(followed.failures, matched.asks, now, job, world)
+        done, problems = done.plus(Outcome(commits=back.commits)), problems + notes
+        undone = back.decisions
+    problems += matched.problems
+    timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
+    made = replace(report(job, seen, matched, done, problems), timings=timings, undone=undone)
     return commented(made, job, world) if job.comment else made
 
 
