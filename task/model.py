@@ -111,6 +111,8 @@ class Application:
     origin: str = ""  # "apps/web.yaml:12", "cluster"
     generated_by: str = ""  # namespace/name of the ApplicationSet that it was rendered from
     from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
+    resource: str = ""  # namespace/name of that ImageUpdater
+    resource_origin: str = ""  # its place, as `origin`
     # From its ImageUpdater, because there are no annotations for this:
     signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is every image
     request_labels: tuple[str, ...] = ()  # of its pull requests
@@ -494,6 +496,7 @@ class Problem:
     value: str = ""
     exit: int = 0  # the exit code of an error; 0 means that of a wrong annotation
     advice: bool = False  # whether it is not a mistake, but says what is not read, and how to read it
+    field: tuple[str | int, ...] = ()  # of the manifest that the message names: ("spec", "applicationRefs", 0)
 
 
 @dataclass(frozen=True)

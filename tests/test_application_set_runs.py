@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from runs import KUSTOMIZATION, PREFIX, WEB, arguments, target
 from support import bare_repo, changed_paths, image_update
+
+from task.schemas import load
 
 SET = """\
 apiVersion: argoproj.io/v1alpha1
@@ -64,3 +67,51 @@ def test_lint_names_a_mistake_in_a_template_once_and_with_the_sets_line(tmp_path
         assert result.code == 3
         (finding,) = [one for one in json.loads(result.stdout)["findings"] if one["key"] == "write-back-targt"]
         assert (finding["file"], finding["line"]) == (str(tmp_path / "set.yaml"), 18)
+
+
+PLACEHOLDERS = """\
+apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {{name: shop, namespace: argocd}}
+spec:
+  generators:
+  - list:
+      elements: [{{env: dev, r: newst}}, {{env: test, r: oldst}}, {{env: web, r: newst}}, {{env: live, r: semver}}]
+  template:
+    metadata:
+      name: '{{{{env}}}}'
+      annotations:
+        {prefix}image-list: web=ghcr.io/acme/{{{{env}}}}:~1, db=acme/db
+        {prefix}web.allow-tags: "^{{{{env}}}}"
+        {prefix}db.allow-tags: "^{{{{env}}}}"
+        {prefix}write-back-target: "helm:{{{{env}}}}/x"
+        {prefix}web.update-strategy: "{{{{r}}}}"
+    spec:
+      project: default
+      source: {{repoURL: https://git.example.com/p.git, path: 'apps/{{{{env}}}}', targetRevision: main}}
+"""
+
+
+def test_a_mistake_of_a_template_with_a_placeholder_in_it_is_told_once(tmp_path: Path) -> None:
+    """What comes with the parameters of one Application is that Application's own."""
+    (tmp_path / "set.yaml").write_text(PLACEHOLDERS.format(prefix=PREFIX))
+    result = image_update("lint", tmp_path, "--output", "json")
+    jsonschema.validate(result.json, load("lint.v1"))
+    errors = [one for one in result.json["findings"] if one["severity"] == "error"]
+    first = "ApplicationSet argocd/shop: "
+    assert [(one["line"], one["application"], one["message"].partition(": unk")[0]) for one in errors] == [
+        (16, None, f"{first}web.update-strategy"),
+        (
+            13,
+            None,
+            f"{first}web.allow-tags: '^dev' is neither 'any' nor 'regexp:…' (argocd/dev and 3 more Applications)",
+        ),
+        (
+            14,
+            None,
+            f"{first}db.allow-tags: '^dev' is neither 'any' nor 'regexp:…' (argocd/dev and 3 more Applications)",
+        ),
+        (15, None, f"{first}write-back-target"),
+        (16, "argocd/test", "web.update-strategy"),
+    ]
+    assert errors[0]["message"].endswith("'newst' (argocd/dev and 1 more Application)")

@@ -515,8 +515,93 @@ def test_what_an_image_updater_resource_says_is_linted_too(tmp_path: Path) -> No
     found = {(one["application"], one["key"], one["severity"]): one for one in result.json["findings"]}
     assert set(found) == {("argocd/web", "web.allow-tags", "error"), (None, None, "error")}
     assert "colour" in found[None, None, "error"]["message"]
-    assert found[None, None, "error"]["file"] is None
+    assert {(one["file"], one["line"]) for one in found.values()} == {(str(path), 8)}
     assert result.code == 3
+
+
+RESOURCE = """\
+apiVersion: argocd-image-updater.argoproj.io/v1alpha1
+kind: ImageUpdater
+metadata: {name: iu, namespace: argocd}
+spec:
+  writeBackConfig: {method: git, gitConfg: {}}
+  applicationRefs:
+  - namePattern: web*
+    namePatern: other
+    updateStrategy: semver
+    images:
+    - alias: web
+      imageName: acme/web:^1
+      commonUpdateSettings:
+        allowTags: ^v1
+    - alias: db
+      imageName: acme/db:^2
+      manifestTargets: {helm: {tga: image.tag}}
+      commonUpdateSettings:
+        allowTags: ^v2
+  - namePattern: none
+    images:
+    - alias: none
+      imageName: acme/none
+      commonUpdateSettings: {updateStratgy: digest}
+"""
+
+
+def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: Path) -> None:
+    """Not at the Application's, and once, however many Applications it references."""
+    (tmp_path / "updater.yaml").write_text(f"# another document\n---\n{RESOURCE}")
+    for name in ("web", "web-2", "web-3"):
+        app = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": name}}
+        source = {"repoURL": "https://git.example/x", "path": "p"}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({**app, "spec": {"source": source}}))
+    result = image_update("lint", tmp_path, "--output", "json")
+    jsonschema.validate(result.json, load("lint.v1"))
+    assert {Path(one["file"]).name for one in result.json["findings"]} == {"updater.yaml"}
+    at = "ImageUpdater argocd/iu"
+    assert [(one["line"], one["message"], one["hint"]) for one in result.json["findings"]][:6] == [
+        (7, f"{at}: spec.writeBackConfig has an unknown field 'gitConfg'", "did you mean gitConfig?"),
+        (10, f"{at}: spec.applicationRefs[0] has an unknown field 'namePatern'", "did you mean namePattern?"),
+        (
+            11,
+            f"{at}: spec.applicationRefs[0] has an unknown field 'updateStrategy'",
+            "did you mean commonUpdateSettings.updateStrategy?",
+        ),
+        (
+            19,
+            f"{at}: spec.applicationRefs[0].images[1].manifestTargets.helm has an unknown field 'tga'",
+            "did you mean tag?",
+        ),
+        (
+            26,
+            f"{at}: spec.applicationRefs[1].images[0].commonUpdateSettings has an unknown field 'updateStratgy'",
+            "did you mean updateStrategy?",
+        ),
+        (
+            9,
+            f"{at}, applicationRefs[0]: images[1] is left out: manifestTargets.helm has an unknown field 'tga'",
+            "see the ImageUpdater specification",
+        ),
+    ]
+    (rule,) = result.json["findings"][6:]
+    assert (rule["application"], rule["key"], rule["line"]) == (None, "web.allow-tags", 16)
+    assert rule["message"].startswith(f"{at}: web.allow-tags: '^v1' is neither")
+    assert rule["message"].endswith("(argocd/web-2 and 2 more Applications)")
+
+
+def test_a_resource_in_a_list_has_the_place_of_the_list(tmp_path: Path) -> None:
+    """In a List, the document is the place: its items may be thousands."""
+    resource = yaml.safe_load(RESOURCE)
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [resource]}, indent=1))
+    result = image_update("lint", path, "--output", "json")
+    assert {(one["file"], one["line"]) for one in result.json["findings"]} == {(str(path), 1)}
+
+
+def test_a_field_of_a_hostile_resource_is_looked_for_no_longer_than_the_rest(tmp_path: Path) -> None:
+    fields = ", ".join(f"f{n}: 1" for n in range(100_000))
+    (tmp_path / "updater.yaml").write_text(RESOURCE.replace("writeBackConfig: {", f"writeBackConfig: {{{fields}, "))
+    result = image_update("lint", tmp_path, "--output", "json")
+    assert sum("unknown field 'f" in one["message"] for one in result.json["findings"]) == 50
 
 
 @pytest.mark.measured

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from task.annotations.image_updater_fields import Path, unknown_fields
 from task.annotations.image_updater_settings import ReferenceSettings, annotations, mapping, mappings, strings, text
 from task.annotations.known_keys import nearest
 from task.annotations.narrow import OPERATORS, Requirement
@@ -19,6 +20,7 @@ from task.policy.tag_filter import glob_match, ignore_globs
 
 # AIU ignores these keys. They stay on an Application that a resource configures: no resource can say the same.
 OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name")
+NO_FILES = ("", "cluster", "argocd")  # places that no message has to name
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
 
@@ -33,6 +35,7 @@ class Reference:
     labels: tuple[Requirement, ...]
     spec: Mapping[str, Any]
     ref: Mapping[str, Any]
+    origin: str = ""  # the resource's place: "apps/updater.yaml:1"
 
     @property
     def place(self) -> str:
@@ -67,17 +70,22 @@ def is_image_updater(item: object) -> bool:
 
 
 def configure(
-    apps: Sequence[Application], updaters: Sequence[Mapping[str, Any]], namespace: str = "argocd"
+    apps: Sequence[Application],
+    updaters: Sequence[Mapping[str, Any]],
+    namespace: str = "argocd",
+    origins: Sequence[str] = (),
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
     """The Applications, those that a resource references with its settings in place of their own AIU annotations.
 
     With `useAnnotations` the Application's annotations count; if it has no `image-list`, the next reference is asked,
     as AIU does. An Application that no resource references stays as it is. `namespace` is the namespace of a resource
-    that names none. Problems are warnings: the invalid parts of a resource are left out, with their images.
+    that names none, and `origins` are the places of the resources. Problems are warnings: the invalid parts of a
+    resource are left out, with their images.
     """
     if not updaters:
         return tuple(apps), ()
-    references, problems = _references(updaters, namespace)
+    places = origins or [""] * len(updaters)
+    references, problems = _references(list(zip(updaters, places, strict=True)), namespace)
     settings: dict[tuple[int, int, int], ReferenceSettings] = {}
     configured = []
     for app in apps:
@@ -86,7 +94,11 @@ def configure(
             reference = matching[0]
             if reference.order not in settings:
                 settings[reference.order] = annotations(reference.spec, reference.ref)
-                problems += [_warning(f"{reference.place}: {words}") for words in settings[reference.order].warnings]
+                where = ("spec", "applicationRefs", reference.order[2])
+                problems += [
+                    _warning(reference.origin, f"{reference.place}: {words}", field=where)
+                    for words in settings[reference.order].warnings
+                ]
             if settings[reference.order].annotations is not None or app.annotations.get("image-list"):
                 break
             matching = matching[1:]
@@ -99,9 +111,10 @@ def configure(
                 Problem(
                     app.key,
                     "source",
-                    f"several ImageUpdaters reference this Application: {message}",
+                    _placed(matching[0].origin, f"several ImageUpdaters reference this Application: {message}"),
                     "let each Application be referenced by one ImageUpdater",
                     "warning",
+                    field=("spec", "applicationRefs", matching[0].order[2]),
                 )
             )
         if wanted is not None:
@@ -112,7 +125,11 @@ def configure(
                 if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
             }
             app = replace(  # noqa: PLW2901 - the Application as configured
-                app, annotations={**ours, **wanted}, from_resource=frozenset(wanted)
+                app,
+                annotations={**ours, **wanted},
+                from_resource=frozenset(wanted),
+                resource=matching[0].updater,
+                resource_origin=matching[0].origin,
             )
         if chosen.keys or chosen.request_labels:
             home = matching[0].updater.partition("/")[0]
@@ -122,41 +139,50 @@ def configure(
     return tuple(configured), tuple(problems)
 
 
-def _warning(message: str, hint: str = "") -> Problem:
-    return Problem("", "source", message, hint or "see the ImageUpdater specification", "warning")
+def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
+    told = _placed(origin, message)
+    return Problem("", "source", told, hint or "see the ImageUpdater specification", "warning", field=field)
 
 
-def _references(updaters: Sequence[Mapping[str, Any]], namespace: str) -> tuple[References, list[Problem]]:
+def _placed(origin: str, message: str) -> str:
+    """The message with the place in front of it, if that is a file."""
+    return f"{origin}: {message}" if origin not in NO_FILES else message
+
+
+def _references(updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: str) -> tuple[References, list[Problem]]:
     """The references of all resources in the order of their names, and what is wrong with them."""
     references, problems = References({}, {}), list[Problem]()
     named = []
-    for item in updaters:
+    for item, origin in updaters:
         metadata = item.get("metadata")
         known = metadata if isinstance(metadata, Mapping) else {}
-        named.append(((str(known.get("namespace") or namespace), str(known.get("name") or "")), item))
-    named.sort(key=lambda pair: pair[0])
-    for index, (name, item) in enumerate(named):
+        named.append(((str(known.get("namespace") or namespace), str(known.get("name") or "")), item, origin))
+    named.sort(key=lambda one: one[0])
+    for index, (name, item, origin) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:
             continue  # the same object from two files: the first one counts, as with Applications
+        called = f"ImageUpdater {'/'.join(name)}"
+        for unknown in unknown_fields(item):
+            problems.append(_warning(origin, f"{called}: {unknown.message}", unknown.hint, unknown.path))
         try:
             spec = mapping(item, "spec")
             # AIU up to v1.1 read the Applications' namespace from here.
             if spec.get("namespace") not in (None, "", name[0]):
                 message = f"spec.namespace is not read any more; only Applications in {name[0]!r} are referenced"
                 hint = "put the ImageUpdater into the namespace of its Applications"
-                problems.append(_warning(f"ImageUpdater {'/'.join(name)}: {message}", hint))
-            for reference in _of_resource(index, name, spec, problems):
+                problems.append(_warning(origin, f"{called}: {message}", hint, ("spec", "namespace")))
+            for reference in _of_resource(index, name, spec, origin, problems):
                 if _WILD.search(reference.pattern) or "\\" in reference.pattern:
                     references.others.setdefault(name[0], []).append(reference)
                 else:
                     references.exact.setdefault((name[0], reference.pattern), []).append(reference)
         except Malformed as error:
-            problems.append(_warning(f"ImageUpdater {'/'.join(name)} is skipped: {error.message}", error.hint))
+            problems.append(_warning(origin, f"{called} is skipped: {error.message}", error.hint))
     return references, problems
 
 
 def _of_resource(
-    index: int, name: tuple[str, str], spec: Mapping[str, Any], problems: list[Problem]
+    index: int, name: tuple[str, str], spec: Mapping[str, Any], origin: str, problems: list[Problem]
 ) -> list[Reference]:
     """The references of one resource. Raises `Malformed` where AIU rejects the whole resource."""
     refs = mappings(spec, "applicationRefs")
@@ -174,7 +200,8 @@ def _of_resource(
         try:
             labels = tuple(_labels(ref))
         except Malformed as error:  # AIU: an invalid selector selects nothing
-            problems.append(_warning(f"ImageUpdater {'/'.join(name)}, applicationRefs[{at}]: {error.message}"))
+            message = f"ImageUpdater {'/'.join(name)}, applicationRefs[{at}]: {error.message}"
+            problems.append(_warning(origin, message, field=("spec", "applicationRefs", at, "labelSelectors")))
             continue
         # AIU's score: an exact name, then a label selector and its parts, then literal characters.
         score = 0 if _WILD.search(pattern) else 1_000_000
@@ -182,7 +209,7 @@ def _of_resource(
         selector = ref.get("labelSelectors")
         if isinstance(selector, Mapping):
             score += 10_000 + 100 * sum(len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions"))
-        references.append(Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref))
+        references.append(Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref, origin))
     return references
 
 

@@ -27,7 +27,14 @@ TARGETS = {
     "kustomize": {"name": "kustomize.image-name"},
     "plugin": {"name": "plugin.image-name", "tag": "plugin.image-tag", "spec": "plugin.image-spec"},
 }
-IMAGE = ("alias", "imageName", "commonUpdateSettings", "manifestTargets", "imagesVerification")
+# The field that each annotation stands for.
+FIELDS: Mapping[str, str] = {
+    "image-list": "imageName",
+    "write-back-method": "method",
+    "pull-request": "pullRequest",
+    **{name: field for field, name in (*UPDATE.items(), *GIT.items())},
+    **{name: field for names in TARGETS.values() for field, name in names.items()},
+}
 MOST_LABELS, LONGEST_LABEL = 100, 255  # as the CRD allows
 # Kubernetes reads manifests as YAML 1.1, in which `yes` and `on` are booleans.
 _TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no", "off", "n"))
@@ -71,7 +78,7 @@ def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSet
             # are among them: here, a required signature is always checked.
             key = _verification((ref, spec))
             return ReferenceSettings(None, keys={"": key} if key else {})
-        places = _write_back(spec, ref, images.warnings)
+        places = _write_back(spec, ref)
         # AIU does not read gitConfig with the method argocd.
         live = places.get("write-back-method") == "argocd"
         labels = () if live else _request_labels(spec, ref, images.warnings)
@@ -98,9 +105,8 @@ def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], imag
     if not image:
         raise Malformed("it has no imageName")
     common = [mapping(level, "commonUpdateSettings") for level in (*levels, raw)]
-    keys = {**_update(common, images.warnings), **_targets(mapping(raw, "manifestTargets"))}
+    keys = {**_update(common), **_targets(mapping(raw, "manifestTargets"))}
     signed_by = _verification((raw, *reversed(levels)))
-    images.warnings.extend(f"{image}: unknown field {key!r}" for key in raw if key not in IMAGE)
     alias = text(raw, "alias")
     if not ALIAS.fullmatch(alias):
         short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
@@ -119,11 +125,9 @@ def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], imag
     images.known[free] = (image, keys, signed_by)
 
 
-def _update(levels: Iterable[Mapping[str, Any]], warnings: list[str]) -> dict[str, str]:
+def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The annotations for `commonUpdateSettings`; a later level wins, and its empty value hides earlier ones."""
     merged = _merged(levels)
-    unknown = (_unknown("commonUpdateSettings", key) for key in merged if key not in UPDATE)
-    warnings += [warning for warning in unknown if warning not in warnings]
     values = {}
     for key, name in UPDATE.items():
         if key == "forceUpdate":
@@ -154,7 +158,7 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
     return {TARGETS[kinds[0]][key]: value for key, value in fields.items()}
 
 
-def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
+def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> dict[str, str]:
     """The annotations for `writeBackConfig`: each setting is the reference's, else the global one."""
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged(levels), "method")
@@ -163,8 +167,6 @@ def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[
     if method != "argocd":  # AIU does not read gitConfig then
         values |= {name: text(git, key) for key, name in GIT.items()}
         values["pull-request"] = "true" if git.get("pullRequest") is not None else ""
-    warnings += [_unknown("writeBackConfig", key) for key in _merged(levels) if key not in ("method", "gitConfig")]
-    warnings += [_unknown("gitConfig", key) for key in git if key not in (*GIT, "pullRequest")]
     return {name: value for name, value in values.items() if value}
 
 
@@ -172,8 +174,6 @@ def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: l
     """The labels of `pullRequest`: the reference's, else the global one's."""
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     request = mapping(_merged([mapping(level, "gitConfig") for level in levels]), "pullRequest")
-    if unknown := [key for key in request if key not in ("github", "gitlab", "labels")]:
-        warnings.append(_unknown("gitConfig.pullRequest", unknown[0]))
     given = [label.strip() for label in strings(request, "labels") or ()]
     labels = [label for label in dict.fromkeys(given) if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
     if len(labels) != len(given) or len(labels) > MOST_LABELS:

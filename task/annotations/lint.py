@@ -7,6 +7,7 @@ Updater (AIU) have a message of their own.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from task.annotations.advice import (
 )
 from task.annotations.credential_source import DOCKER_CONFIG, parse_credential_source
 from task.annotations.entries import EntryReading
+from task.annotations.image_updater_settings import FIELDS
 from task.annotations.keys import IMAGE_KEYS, Setting, git_branch, index, prefixes, settings, split_key
 from task.annotations.known_keys import doubt, names_of
 from task.annotations.subscription import Defaults, attempted, subscribe
@@ -47,6 +49,7 @@ PLACEHOLDER = re.compile(
 RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
 VERSION = re.compile(r"v?[0-9]+(?:\.(?:[0-9]+|[xX*])){0,2}(?:-\S+)?")
 PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 ALIAS = re.compile(r"[A-Za-z0-9_./-]+")
 
 
@@ -61,6 +64,7 @@ class Finding:
     message: str
     hint: str
     origin: str  # "file:line" of the manifest; "" for an Application from a cluster or from Argo CD
+    field: str = ""  # of the ImageUpdater at `origin` that stands for the annotation: "allowTags"
 
 
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
@@ -91,13 +95,82 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity)))
 
 
+def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
+    """The problems of all Applications. One that an ApplicationSet or ImageUpdater makes is one finding.
+
+    A template's own mistake is in every Application that it makes, with other values where a placeholder is. All other
+    mistakes come with a parameter: they are one only where the words are the same.
+    """
+    made = Counter[tuple[str, str]]()
+    kin: dict[tuple[object, ...], list[_Member]] = {}
+    count = 0
+    for app in apps:
+        made[app.generated_by, app.origin] += 1
+        alike = Counter[tuple[object, ...]]()
+        for one in findings(app, defaults):
+            count += 1
+            maker = _maker(app, one)
+            shape = one.message if one.field else _without_name(app, one, _QUOTED.sub("", one.message))
+            what = (maker, one.origin, one.key, one.severity, shape)
+            alike[what] += 1
+            kin.setdefault((*what, alike[what]) if maker else (count,), []).append((count, app, one))
+    told: dict[int, Finding] = {}
+    for members in kin.values():
+        _, app, one = members[0]
+        if one.field or len(members) == made[app.generated_by, app.origin]:
+            groups = [members]
+        else:
+            groups = _of_the_same_words(members)
+        for (at, app, one), *others in groups:
+            told[at] = _common(app, one, len(others)) if others else one
+    return tuple(told[at] for at in sorted(told))
+
+
+_Member = tuple[int, Application, Finding]  # the first is the place in the order
+
+
+def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
+    """The findings in groups, each with the same message, or with the same but for the Application's name."""
+    groups: dict[str, list[_Member]] = {}
+    for member in members:
+        _, app, one = member
+        words = (one.message, f"{_without_name(app, one, one.message)}\0")
+        group = next((groups[word] for word in words if word in groups), [])
+        group.append(member)
+        groups.update({word: group for word in words if word not in groups})
+    return list({id(group): group for group in groups.values()}.values())
+
+
+def _without_name(app: Application, one: Finding, text: str) -> str:
+    return (text.replace(one.key, "") if one.key else text).replace(app.name, "")
+
+
+def _maker(app: Application, one: Finding) -> str:
+    """What makes this annotation of several Applications, or ""."""
+    if one.field:
+        return f"ImageUpdater {app.resource}"
+    return f"ApplicationSet {app.generated_by}" if app.generated_by else ""
+
+
+def _common(app: Application, one: Finding, others: int) -> Finding:
+    more = f"{others} more Application{'s' if others > 1 else ''}"
+    return replace(one, application="", message=f"{_maker(app, one)}: {one.message} ({app.key} and {more})")
+
+
 def _finding(app: Application, key: str, severity: Severity, message: str, hint: str) -> Finding:
-    return Finding(app.key, key, app.annotations.get(key, ""), severity, message, hint, app.origin)
+    return Finding(app.key, key, app.annotations.get(key, ""), severity, message, hint, *_place(app, key))
 
 
 def of_flaw(app: Application, flaw: Flaw) -> Finding:
     """A flaw as a finding."""
-    return Finding(app.key, flaw.key, flaw.value, flaw.severity, flaw.message, flaw.hint, app.origin)
+    return Finding(app.key, flaw.key, flaw.value, flaw.severity, flaw.message, flaw.hint, *_place(app, flaw.key))
+
+
+def _place(app: Application, key: str) -> tuple[str, str]:
+    """The manifest that has the annotation, and the field of an ImageUpdater that stands for it."""
+    if key not in app.from_resource:
+        return app.origin, ""
+    return app.resource_origin, FIELDS.get(split_key(key)[1] or key, "spec")
 
 
 def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:

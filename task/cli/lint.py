@@ -9,10 +9,10 @@ from typing import Any
 
 import typer
 
-from task.annotations.lint import Finding, Severity, findings, of_flaw
+from task.annotations.lint import Finding, Severity, of_flaw, told_once
 from task.annotations.subscription import subscribe
 from task.cli import options
-from task.cli.annotation_lines import line_of
+from task.cli.annotation_lines import line_of, line_of_field
 from task.cli.holds import held
 from task.cli.records import settings_of
 from task.cli.repository_configs import config_findings
@@ -124,6 +124,8 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         path, line = _origin(place)
         if not os.path.exists(path):
             path, line, message = "", 0, problem.message
+        if problem.field and line:
+            line = line_of_field(path, line, problem.field)
         finding = Finding(
             problem.application,
             problem.key,
@@ -137,13 +139,8 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         placed.append((finding, path, line))
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
-    told: set[tuple[str, ...]] = set()  # a mistake in a template is reported once, however many Applications have it
-    for app in (*found.applications, *found.templates):
-        for one in findings(app, scope.defaults):
-            what = (app.generated_by, app.origin, one.key, one.message.replace(app.name, ""))
-            if not app.generated_by or what not in told:
-                placed.append((one, *_place(one, settings.annotation_prefix)))
-            told.add(what)
+    told = told_once((*found.applications, *found.templates), scope.defaults)
+    placed += [(one, *_place(one, settings.annotation_prefix)) for one in told]
     for release in found.releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
@@ -171,6 +168,10 @@ def _place(one: Finding, prefix: str) -> tuple[str, int]:
     path, start = _origin(one.origin)
     if not one.key or path in NO_FILES:
         return path, start
+    if one.field:
+        # An `image-list` has what the fields `alias` and `imageName` say, of each image.
+        value = one.value.partition("=")[2] if one.field == "imageName" else one.value
+        return path, line_of(path, start, one.field, value, sure=True)
     return path, line_of(path, start, f"{prefix}{one.key}", one.value)
 
 

@@ -100,7 +100,7 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
     """Return everything of interest, with each Application once. A manifest that cannot be read becomes a warning."""
     applications: dict[str, Application] = {}
     releases: dict[str, Subscribed] = {}
-    updaters: list[Mapping[str, Any]] = []
+    updaters: list[FoundManifest] = []
     problems: list[Problem] = []
     templates: list[Application] = []
     generated: list[str] = []  # for each Application, the ApplicationSet that generates it
@@ -117,13 +117,14 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
             elif known is None or (known.generated_by and not app.generated_by):  # the manifest itself says more
                 applications[app.key] = app
         elif kind == "ImageUpdater":
-            updaters.append(manifest.item)
+            updaters.append(manifest)
         elif kind == "HelmRelease" and (release := _release(manifest, locate)):
             releases.setdefault(release.application.key, release)
     apps = tuple(applications.values())
     if updaters:
-        ours = [item for item in updaters if is_image_updater(item)]
-        apps, more = configure(apps, ours, scope.defaults.argocd_namespace)
+        ours = [one for one in updaters if is_image_updater(one.item)]
+        items, origins = [one.item for one in ours], [one.origin for one in ours]
+        apps, more = configure(apps, items, scope.defaults.argocd_namespace, origins)
         problems += more
     annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
     return Discovered(

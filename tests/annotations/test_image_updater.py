@@ -1,13 +1,16 @@
 """ImageUpdater resources → annotations. What AIU does is read from its v1.3 documentation and schema."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import DATA
 
 from task.annotations.image_updater import configure, is_image_updater
+from task.annotations.image_updater_fields import SPEC, Fields
 from task.annotations.subscription import subscribe
 from task.model import Application, KeySecret, Problem, Source
 from task.policy.tag_filter import glob_match
@@ -89,6 +92,26 @@ def test_everything_a_resource_can_say() -> None:
         "web.helm.image-name": "image.repository",
         "web.helm.image-tag": "image.tag",
     }
+
+
+def test_the_known_fields_are_those_of_the_schema() -> None:
+    """A field that the schema has must not be called unknown."""
+    schemas = json.loads((DATA / "schemas.json").read_text())
+    schema = schemas["schemas"]["argocd-image-updater-imageupdater-v1alpha1"]
+
+    def fields(node: Any) -> Any:
+        while "$ref" in node or node.get("type") == "array":
+            if "$ref" in node:
+                node = schemas["definitions"][node["$ref"].removeprefix("#/definitions/")]
+            else:
+                node = node["items"]
+        return {name: fields(one) for name, one in node.get("properties", {}).items()}
+
+    def plain(known: Fields) -> Any:
+        return {name: plain(below) for name, below in known.items()}
+
+    older: Fields = {"namespace": {}}  # of AIU up to v1.1
+    assert {**fields(schema["properties"]["spec"]), **older} == plain(SPEC)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +398,7 @@ def test_an_invalid_selector_selects_nothing(selector: Any) -> None:
     ],
 )
 def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> None:
-    found, (problem,) = annotated(updater(ref("web", {"alias": "ok", "imageName": "nginx"}, {**WEB, **broken})))
+    found, (*_, problem) = annotated(updater(ref("web", {"alias": "ok", "imageName": "nginx"}, {**WEB, **broken})))
     assert found == {"image-list": "ok=nginx"}
     assert "images[1] is left out" in problem.message
 
