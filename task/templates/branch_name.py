@@ -1,4 +1,4 @@
-"""Makes the name of a head branch from the template after the colon of `git-branch`."""
+"""Makes the name of a head branch, from the template after the colon of `git-branch`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from task.model import Image
 from task.templates.change import Change
 from task.templates.go_template import FailedTemplate, parse
 
-LONGEST = 255  # bytes, as AIU cuts
+LONGEST = 255  # bytes; AIU cuts a longer name
 HINT = "build the name from fields without such characters, or use {{.SHA256}}"
 SAMPLE = Change(Image("ghcr.io/acme/api", "ghcr.io", "acme/api"), "api", "1.0.0", "1.0.1")
 FORBIDDEN = " ~^:?*[\\"
@@ -21,17 +21,17 @@ DELETE = 0x7F
 
 @dataclass(frozen=True)
 class AppFields:
-    """The fields of a template that are not about images."""
+    """The template's fields that are not about images."""
 
     name: str
     namespace: str
     repo: str = ""
     branch: str = ""  # base
-    target: str = ""  # the write-back target's path, or the base of a kustomization
+    target: str = ""  # the path of the write-back target, or the base of a kustomization
 
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """The name of the branch. Raises Malformed where the template fails, or makes a name that Git refuses."""
+    """Return the name of the branch. Raises Malformed if the template fails, or makes a name that Git refuses."""
     try:
         name = rendered_branch(template, changes, app)
     except Malformed as error:
@@ -44,15 +44,16 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
 
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """The template's text, cut to 255 bytes as AIU does, but never within a character."""
+    """Return the template's text, cut to 255 bytes as in AIU, but never inside a character."""
     text = parse(template).render(_data(changes, app)) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
 
 
 def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
-    """AIU's data. The order of the fields matters where a template prints a whole struct.
+    """Return AIU's data. The order of the fields matters if a template prints a whole struct.
 
-    AIU fills `.AppName`, `.AppNamespace` and `.TargetKey` in pull-request mode only; in v0 they make the template fail.
+    AIU fills `.AppName`, `.AppNamespace` and `.TargetKey` only in pull-request mode. In v0, they make the template
+    fail.
     """
     return {
         "Images": [
@@ -67,12 +68,12 @@ def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
 
 
 def changes_digest(changes: Sequence[Change]) -> str:
-    """`.SHA256`, AIU's digest of `name-old-new,` for each change in the order of the image list."""
+    """Return `.SHA256`: AIU's digest of `name-old-new,` for each change, in the order of the image list."""
     return _sha256("".join(f"{change.name}-{change.old}-{change.new}," for change in changes))
 
 
 def target_key(app: AppFields) -> str:
-    """`.TargetKey`, eight digits that differ for each write-back target, as AIU v1.3 makes them."""
+    """Return `.TargetKey`: eight digits that differ for each write-back target, as in AIU v1.3."""
     return _sha256(f"{app.repo}|{app.branch}|{app.target}")[:8]
 
 
@@ -81,10 +82,10 @@ def _sha256(text: str) -> str:
 
 
 def check_branch_template(template: str) -> None:
-    """Raises Malformed where the template does not parse, names an unknown field, or always makes a bad name.
+    """Raise Malformed if the template does not parse, has an unknown field, or always makes a bad name.
 
-    The template runs on one sample change. A failure that depends on the change (an index, the tag's letters) is not
-    reported.
+    The template runs on one sample change. A failure that depends on the change (an index, the characters of a tag) is
+    not reported.
     """
     app = AppFields("app", "argocd")
     if "{{" not in template:
@@ -101,7 +102,7 @@ FIELDS = "fields are .Images (.Name, .Alias, .OldTag, .NewTag of each), .SHA256,
 
 
 def objection_to_branch(name: str) -> str:
-    """Why Git refuses this branch name, or "". The rules are those of `git check-ref-format --branch`."""
+    """Return why Git refuses this branch name, or "". The rules are those of `git check-ref-format --branch`."""
     if not name:
         return "it is empty"
     if len(name.encode("utf-8", "surrogatepass")) > LONGEST:

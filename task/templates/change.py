@@ -15,7 +15,7 @@ DOCKER_HUB = ("docker.io", "index.docker.io")
 class Change:
     """One image from an old to a new version; unknown parts are ""."""
 
-    image: Image  # the entry's, as the annotation spells it
+    image: Image  # the entry's, as spelled in the annotation
     alias: str
     old_tag: str
     new_tag: str
@@ -26,16 +26,16 @@ class Change:
 
     @property
     def old(self) -> str:
-        """The old digest, else the old tag: what AIU's templates call OldTag."""
+        """The old digest, else the old tag. It is OldTag in AIU's templates."""
         return self.old_digest or self.old_tag
 
     @property
     def new(self) -> str:
-        """The new digest, else the new tag: what AIU's templates call NewTag."""
+        """The new digest, else the new tag. It is NewTag in AIU's templates."""
         return self.new_digest or self.new_tag
 
     @property
     def name(self) -> str:
-        """The repository without registry and tag, as AIU names it: `acme/api`; `nginx` of docker.io/library/nginx."""
+        """The repository without registry and tag, as in AIU: `acme/api`, or `nginx` for docker.io/library/nginx."""
         registry, rest = split_registry(self.image.name)
         return rest.removeprefix("library/") if registry in DOCKER_HUB else rest

@@ -11,13 +11,13 @@ from task.templates.change import Change
 from task.templates.go_template import FailedTemplate, GoMap, parse
 from task.templates.trailers import Trailer, one_line, trailer_lines
 
-SUBJECT = 72  # characters; GitHub cuts a longer subject off
-MOST_LINES = 200  # changes shown, of several Applications
-MOST_NAMES = 100  # Applications named, with one change
-MOST_TRAILERS = 50  # of one key
+SUBJECT = 72  # characters; GitHub cuts off a longer subject
+MOST_LINES = 200  # changes shown, for several Applications
+MOST_NAMES = 100  # Applications named for one change
+MOST_TRAILERS = 50  # with the same key
 LONGEST = 64 * 1024
-EMPTY = "Update parameters"  # AIU's message where the template makes an empty text
-STEPS = 2_000_000  # more than a branch name gets: the operator's own template may print thousands of changes
+EMPTY = "Update parameters"  # AIU's message if the template makes an empty text
+STEPS = 2_000_000  # more than for a branch name, because the operator's own template may print thousands of changes
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 # `git interpret-trailers` and `git am` end a message at `---`, `git commit --cleanup=scissors` at scissors. One blank
 # before such a line prevents that.
@@ -42,20 +42,20 @@ class Message:
 
 
 def check_template(text: str) -> None:
-    """Raises Malformed if the template does not parse."""
+    """Raise Malformed if the template does not parse."""
     parse(text)
 
 
 def wants_labels(template: str | None) -> bool:
-    """Whether the template prints labels of images, which only a registry knows."""
+    """Tell whether the template prints labels of images, because only a registry knows them."""
     return template is not None and ".Labels" in template
 
 
 def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = ()) -> Message:
-    """The whole message: text, then the trailers `Image`, `Application`, and the given ones.
+    """Return the whole message: the text, then the trailers `Image` and `Application`, and the given ones.
 
-    A given trailer `Image` replaces our own. A template that fails while it runs is replaced by the default text, with
-    a warning, as in AIU. Raises Malformed for a template that does not parse, and for an invalid key of a trailer.
+    A given trailer `Image` replaces our own. If a template fails while it runs, the default text is used, with a
+    warning, as in AIU. Raises Malformed for a template that does not parse, and for an invalid trailer key.
     """
     message = message_text(template, apps)
     images = [
@@ -71,7 +71,7 @@ def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: S
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
-    """The message without trailers: the template's text, or AIU's default where there is no template."""
+    """Return the message without trailers: the template's text, or AIU's default if there is no template."""
     if template is None:
         return Message(default_text(apps))
     try:
@@ -81,7 +81,7 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
 
 
 def tidy(text: str) -> str:
-    """The text as `git commit` cleans it, without control characters and without lines that would end it early.
+    """Clean the text like `git commit`, and remove control characters and lines that would end it early.
 
     Commits are made by `git fast-import`, which cleans nothing.
     """
@@ -96,7 +96,7 @@ def tidy(text: str) -> str:
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
-    """AIU's default text for one Application; for several, each change once with its Applications."""
+    """Return AIU's default text for one Application. For several, each change comes once, with its Applications."""
     lines = [_line(change) for change in distinct(apps)] if len(apps) == 1 else _shared_lines(apps)
     return "\n".join((_subject(apps), "", *lines, ""))
 
@@ -114,7 +114,10 @@ def _line(change: Change) -> str:
 
 
 def _shared_lines(apps: Sequence[AppChanges]) -> list[str]:
-    """A line for each change, and one with its Applications unless it is for all and the subject names them."""
+    """Return a line for each change, usually with another one that names its Applications.
+
+    That one is left out if the change is for all Applications and the subject names them.
+    """
     owners: dict[str, list[str]] = {}
     for app in apps:
         for line in dict.fromkeys(map(_line, app.changes)):
@@ -142,7 +145,7 @@ def _names(apps: Sequence[AppChanges]) -> str:
 
 
 def distinct(apps: Sequence[AppChanges]) -> list[Change]:
-    """The changes of all Applications, each once: several may share one."""
+    """Return the changes of all Applications, each once, because several may have the same."""
     changes: dict[tuple[str, str, str], Change] = {}
     for app in apps:
         for change in app.changes:
@@ -155,7 +158,7 @@ def _words(change: Change) -> tuple[str, str, str]:
 
 
 def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
-    """AIU's data for a template, and `.Applications`, which is ours."""
+    """Return AIU's data for a template, and our own `.Applications`."""
 
     def fields(change: Change) -> dict[str, Any]:
         return {**dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)), "Labels": _labels([change])}
@@ -176,12 +179,12 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
 
 def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
-    """The labels of all images; of two labels with the same name the later one wins."""
+    """Return the labels of all images. Of two labels with the same name, the later one wins."""
     return GoMap({one_line(key): one_line(text) for change in changes for key, text in change.labels.items()})
 
 
 def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
-    """A trailer for each distinct value; of more than `MOST_TRAILERS` the first ones, and their number."""
+    """Return a trailer for each distinct value. If they are more than `MOST_TRAILERS`, add their number."""
     values = list(dict.fromkeys(values))
     shown = [(key, value) for value in values[:MOST_TRAILERS]]
     return shown if len(values) <= MOST_TRAILERS else [*shown, (f"{key}-Count", str(len(values)))]

@@ -20,7 +20,7 @@ VERBS = {"hold": "hold", "release": "release", "rollback": "roll back"}
 
 
 def subject(command: str, apps: Sequence[AppChanges]) -> str:
-    """The subject line: what the command does with these Applications."""
+    """Return the subject line: what the command does with these Applications."""
     verb = VERBS.get(command, "remember for")
     line = f"{verb} {', '.join(one_line(app.name) for app in apps)}"
     return line if len(line) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
@@ -33,15 +33,15 @@ def hold_message(
     lines: Sequence[str],
     trailers: Sequence[Trailer] = (),
 ) -> Message:
-    """The message: subject, one line for each image, trailers.
+    """Return the message: subject, one line for each image, trailers.
 
-    Where an image changes and the user has a template, the template makes the whole message, as for any update.
+    If an image changes and the user has a template, the template makes the whole message, as for any update.
     """
     changing = [app for app in apps if app.changes]
     if template is not None and changing:
         return commit_message(template, changing, trailers)
     body = [one_line(line) for line in lines[:MOST_LINES]]
-    if changing:  # the trailers are the last paragraph of the message that an update would have
+    if changing:  # take the trailers, the last paragraph, from the message that an update would have
         last = commit_message(None, changing, trailers).text.rstrip("\n").rpartition("\n\n")[2] + "\n"
     else:
         names = (f"{app.namespace}/{app.name}" for app in apps[:MOST_TRAILERS])

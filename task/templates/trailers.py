@@ -10,22 +10,22 @@ from task.errors import Malformed
 from task.text import shortened
 
 KEY = re.compile(r"[A-Za-z0-9-]+")
-# Control characters and line ends would end the line; U+202A–202E and U+2066–2069 turn text around on a screen.
+# Control characters and line endings would end the line. U+202A–202E and U+2066–2069 reverse text on a screen.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+")
 LONGEST_VALUE = 1000
-REFERENCE = "Argocd-reference-commit-"  # Argo CD's repo-server reads these trailers of the synced revision
+REFERENCE = "Argocd-reference-commit-"  # Argo CD's repo-server reads these trailers from the synced revision
 
 Trailer = tuple[str, str]
 
 
 def one_line(text: str, longest: int = LONGEST_VALUE) -> str:
-    """The text on one line, without control characters, cut to `longest` characters."""
+    """Return the text on one line, without control characters, cut to `longest` characters."""
     line = (text if text.isprintable() else UNSAFE.sub(" ", text)).strip()
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
 def trailer_lines(trailers: Iterable[Trailer]) -> str:
-    """The trailers as `Key: value` lines, in order, each once. Raises Malformed for an invalid key."""
+    """Return the trailers as `Key: value` lines, in order, each once. Raises Malformed for an invalid key."""
     lines: dict[str, None] = {}
     for key, value in trailers:
         if not KEY.fullmatch(key):
@@ -38,10 +38,10 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
 def commit_references(
     sha: str, repository: str = "", author: str = "", date: str = "", message: str = ""
 ) -> list[Trailer]:
-    """Argo CD's commit references to the image's source code; () without a commit.
+    """Return Argo CD's commit references to the image's source code, or [] without a commit.
 
-    Argo CD shows them next to the synced revision. `author` is `Name <address>`, `date` is RFC 3339. The body becomes
-    a JSON string, as Argo CD reads it.
+    Argo CD shows them next to the synced revision. `author` is `Name <address>`, and `date` is RFC 3339. The body
+    becomes a JSON string, because Argo CD expects one.
     """
     if not sha:
         return []
@@ -49,14 +49,14 @@ def commit_references(
     body = body.strip()
     values = {"author": author, "date": date, "subject": subject, "sha": sha.lower(), "repourl": repository}
     if body:
-        # The body is cut before it becomes a JSON string, because a cut string could not be read. An escape takes up
+        # Cut the body before it becomes a JSON string, because nobody could read a cut JSON string. An escape needs up
         # to six characters.
         values["body"] = dumps(shortened(body, LONGEST_VALUE // 6 - 2))
     return [(REFERENCE + name, value) for name, value in values.items() if value.strip()]
 
 
 def trailer_of(message: str, key: str) -> str:
-    """The value of the first trailer with this key at the end of a commit message; "" if there is none."""
+    """Return the value of the first trailer with this key at the end of a commit message, or ""."""
     last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
     values = (line.partition(":")[2] for line in last.split("\n") if line.lower().startswith(f"{key.lower()}:"))
     return one_line(next(values, ""))
@@ -65,6 +65,6 @@ def trailer_of(message: str, key: str) -> str:
 def build_trailers(
     source_commit: str = "", pipeline_run: str = "", more: Sequence[Trailer] = (), references: Sequence[Trailer] = ()
 ) -> tuple[Trailer, ...]:
-    """The trailers of the build, then the user's own, then Argo CD's references; empty ones are left out."""
+    """Return the trailers of the build, then the user's own, then Argo CD's references, without empty ones."""
     known = (("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run))
     return (*((key, value) for key, value in known if value), *more, *references)

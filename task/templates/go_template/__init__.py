@@ -1,9 +1,9 @@
-"""Go's `text/template`, in which users of Argo CD write branch names, commit messages and ApplicationSets.
+"""Go's `text/template`, the language of branch names, commit messages and ApplicationSets in Argo CD.
 
-This is the whole language but for complex numbers, with Go's builtin functions; AIU has no others. A `Language` may
-have more of them. Data are Mappings that stand for structs (an unknown field is an error), `GoMap`s and `AnyMap`s,
-lists, strings, numbers and booleans. Templates come from annotations, so work, depth and length are bounded. The rules
-are those of Go's documentation of `text/template` and `fmt`; the tests' table holds Go's own answers.
+This is the whole language except complex numbers, with Go's builtin functions. AIU has no others, but a `Language` may
+have more. Data are Mappings for structs (an unknown field is an error), `GoMap`s and `AnyMap`s, lists, strings, numbers
+and booleans. Templates come from annotations, so work, depth and length are limited. The rules are those of Go's
+documentation of `text/template` and `fmt`, and the tables in the tests have Go's own answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from task.templates.go_template.parse import read
 
 __all__ = ["AnyMap", "FailedTemplate", "GoMap", "Language", "Template", "parse"]
 
-STEPS = 100_000  # for a template from an annotation, which another team wrote
+STEPS = 100_000  # for a template from an annotation, because another team wrote it
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +45,17 @@ class Template:
     language: Language = GO
 
     def render(self, data: Mapping[str, Any], steps: int = STEPS) -> str:
-        """The text that the template makes of the data, in at most `steps` steps. Raises FailedTemplate."""
+        """Return the text that the template makes of the data, in at most `steps` steps. Raises FailedTemplate."""
         try:
             return self.counted(data, steps)[0]
         except FailedTemplate as error:
             raise FailedTemplate(f"template, line {error.line}: {error.message}") from None
 
     def counted(self, data: Mapping[str, Any], steps: int, missing_key: str = "default") -> tuple[str, int]:
-        """The text, and how many steps it took. `missing_key` is Go's option: default, zero or error.
+        """Return the text, and how many steps it took.
 
-        Raises FailedTemplate, with the line and the operand that failed.
+        `missing_key` is Go's option: default, zero or error. Raises FailedTemplate, with the line and the operand that
+        failed.
         """
         run = Run(data, steps, self.language.functions, self.defined, missing_key)
         try:
@@ -69,7 +70,7 @@ class Template:
 
 @lru_cache(maxsize=1024)
 def parse(text: str, language: Language = GO) -> Template:
-    """The template of a text. Raises Malformed, which names the line and its mistake."""
+    """Parse a template. Raises Malformed, which names the line and the mistake."""
     try:
         return Template(*read(text, language.names), language)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Runs the nodes of a template on data as Go's `text/template` does, within bounds."""
+"""Runs the nodes of a template on data like Go's `text/template`, within limits."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from task.templates.go_template.nodes import (
 )
 from task.templates.go_template.printing import Sink, printed
 
-# Go makes an error of what a function panics with, and so an odd argument fails the template and not the run.
+# Go turns a function's panic into an error. So an odd argument makes the template fail, but not the run.
 PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-CHARACTERS_PER_STEP = 40  # of a long value: copying it takes time, too
+CHARACTERS_PER_STEP = 40  # of a long value, because copying it takes time, too
 
 
 class Missing:
-    """Stands for the value of a pipeline's stage where there is none; nil is a value."""
+    """Stands for a stage of a pipeline without a value. None cannot do that, because nil is a value."""
 
 
 MISSING = Missing()
 
 
 class Run:
-    """One rendering: its text so far, the variables in scope, and the steps that are left."""
+    """One run of a template: the text so far, the variables in scope, and the steps that are left."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Run:
     ) -> None:
         self.sink = Sink()
         self.functions, self.defined, self.missing_key = functions, defined or {}, missing_key
-        self.depth = 0  # of templates that call templates
+        self.depth = 0  # how many templates have called one another
         self.steps = steps
         self.variables: list[tuple[str, Any]] = [("$", data)]
         self.line = 1
 
     def spend(self, steps: int) -> None:
-        """Counts work. Raises FailedTemplate when no steps are left."""
+        """Count work. Raises FailedTemplate when no steps are left."""
         self.steps -= steps
         if self.steps < 0:
             raise FailedTemplate("it takes too many steps")
@@ -66,7 +66,7 @@ class Run:
     # Nodes
 
     def walk(self, nodes: Sequence[Node], dot: Any) -> str:
-        """Prints the nodes. Returns "break" or "continue" where one of them ends the walk, else ""."""
+        """Print the nodes. Return "break" or "continue" if one of them ends the walk, else ""."""
         for node in nodes:
             self.spend(1)
             if isinstance(node, Text):
@@ -85,7 +85,7 @@ class Run:
         return ""
 
     def template(self, node: TemplateCall, dot: Any) -> None:
-        """Runs a defined template; the variables of its caller are unknown in it."""
+        """Run a defined template. It cannot use its caller's variables."""
         self.line = node.line
         if node.name not in self.defined:
             raise FailedTemplate(f'template "{node.name}" not defined')
@@ -99,7 +99,7 @@ class Run:
         self.depth -= 1
 
     def block(self, node: Block, dot: Any) -> str:
-        """Runs an `if`, `with` or `range`; the variables that it declares end with it."""
+        """Run an `if`, `with` or `range`. The variables that it declares end with it."""
         self.line = node.line
         known = len(self.variables)
         value = self.pipe(node.pipe, dot)
@@ -113,7 +113,7 @@ class Run:
         return jump
 
     def each(self, node: Block, value: Any, dot: Any) -> str:
-        """Runs the body of a `range` for every element, or its `else` where there is no element."""
+        """Run the body of a `range` for every element, or its `else` if there is none."""
         known = len(self.variables)
         ran = False
         for key, element in self.elements(node, value):
@@ -127,7 +127,7 @@ class Run:
         return "" if ran else self.walk(node.otherwise, dot)
 
     def elements(self, node: Block, value: Any) -> Iterable[tuple[Any, Any]]:
-        """The keys and values that `range` iterates over."""
+        """Return the keys and values that `range` iterates over."""
         if value is None:
             return ()
         if named(value) == "list":
@@ -141,7 +141,7 @@ class Run:
         raise FailedTemplate(f"range can't iterate over {named(value)}")
 
     def bind(self, pipe: Pipe, key: Any, element: Any, known: int) -> None:
-        """Sets the variables of a `range` for one element."""
+        """Set the variables of a `range` for one element."""
         values = (element,) if len(pipe.variables) == 1 else (key, element)
         for at, (name, value) in enumerate(zip(pipe.variables, values, strict=False)):
             if pipe.assigns:
@@ -152,7 +152,7 @@ class Run:
     # Variables
 
     def assign(self, name: str, value: Any) -> None:
-        """Runs `$x = …`."""
+        """Run `$x = …`."""
         for at in range(len(self.variables) - 1, -1, -1):
             if self.variables[at][0] == name:
                 self.variables[at] = (name, value)
@@ -160,7 +160,7 @@ class Run:
         raise FailedTemplate(f'undefined variable "{name}"')
 
     def variable(self, name: str) -> Any:
-        """The value of the innermost variable of that name."""
+        """Return the value of the innermost variable with that name."""
         for known, value in reversed(self.variables):
             if known == name:
                 return value
@@ -169,7 +169,7 @@ class Run:
     # Pipelines
 
     def pipe(self, pipe: Pipe, dot: Any) -> Any:
-        """The value of a pipeline."""
+        """Return the value of a pipeline."""
         value: Any = MISSING
         for command in pipe.commands:
             value = self.command(command, dot, value)
@@ -181,7 +181,7 @@ class Run:
         return value
 
     def command(self, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """The value of a command; `last` is the value of the pipeline's previous stage."""
+        """Return the value of a command. `last` is the value of the pipeline's previous stage."""
         self.spend(1)
         first = operands[0]
         if isinstance(first, Function):
@@ -193,7 +193,7 @@ class Run:
         return self.operand(first, dot)
 
     def operand(self, operand: Operand, dot: Any) -> Any:
-        """The value of one operand."""
+        """Return the value of one operand."""
         if isinstance(operand, Literal):
             return operand.value
         if isinstance(operand, Field | Variable):
@@ -210,9 +210,10 @@ class Run:
         return self.call(operand.name, (), dot, MISSING)
 
     def follow(self, value: Any, names: tuple[str, ...]) -> Any:
-        """`.A.B` of a value. A missing key of a map is nil, and any field of nil is nil; else a missing field fails.
+        """Return `.A.B` of a value.
 
-        With `missingkey=error` a missing key fails as well. A null that a map holds has no fields.
+        A missing key of a map is nil, and any field of nil is nil. Other missing fields fail. With `missingkey=error`,
+        a missing key fails as well. A null that is in a map has no fields.
         """
         null = False
         for name in names:
@@ -234,7 +235,7 @@ class Run:
         return value
 
     def call(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """The value of a builtin; the value of the pipeline's previous stage is its last argument."""
+        """Return the value of a function. The value of the pipeline's previous stage is its last argument."""
         if name in {"and", "or"}:
             return self.shortcut(name, operands, dot, last)
         builtin = self.functions[name]
@@ -253,7 +254,7 @@ class Run:
             raise FailedTemplate(f"error calling {name}: {error}") from None
 
     def shortcut(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """The value of `and` or `or`: the first argument that decides; those after it are not evaluated."""
+        """Return the value of `and` or `or`: the first argument that decides. Those after it are not evaluated."""
         value: Any = MISSING
         for operand in operands:  # Go 1.18 and later do not evaluate the others
             value = self.operand(operand, dot)
@@ -265,7 +266,7 @@ class Run:
         return value
 
     def paid(self, value: Any) -> Any:
-        """The value itself. A long one costs steps, because reading and copying it takes time."""
+        """Return the value itself. A long one costs steps, because reading and copying it takes time."""
         if isinstance(value, str | Sequence | GoMap):
             self.spend(len(value) // CHARACTERS_PER_STEP)
         return value

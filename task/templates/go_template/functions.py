@@ -1,4 +1,4 @@
-"""The builtin functions of Go's `text/template`. AIU adds none, so sprig's are unknown here, too."""
+"""The builtin functions of Go's `text/template`. AIU adds none, so sprig's functions are unknown here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Builtin:
 
 
 def kind(value: object) -> str:
-    """The kind of a value, as comparisons see it; "" for nil, lists, maps and structs, which have no order."""
+    """Return the kind of a value in comparisons, or "" for nil, lists, maps and structs, which have no order."""
     for name, types in (("bool", bool), ("int", int), ("float64", float), ("string", str)):  # Python's bool is an int
         if isinstance(value, types):
             return name
@@ -34,19 +34,19 @@ def kind(value: object) -> str:
 
 
 def named(value: object) -> str:
-    """The kind of any value, for messages."""
+    """Return the kind of any value, for messages."""
     if value is None:
         return "nil"
     return kind(value) or ("map" if isinstance(value, GoMap) else "struct" if isinstance(value, Mapping) else "list")
 
 
 def truth(value: object) -> bool:
-    """Whether a value is true to `if`: any value but the empty one of its type. A struct is always true."""
+    """Tell whether `if` takes a value for true: any value except the empty one of its type. A struct is always true."""
     return True if isinstance(value, Mapping) and not isinstance(value, GoMap) else bool(value)
 
 
 def equal(first: Any, *others: Any) -> bool:
-    """`eq`: whether the first argument equals any of the others."""
+    """Run `eq`: tell whether the first argument equals any of the others."""
     if not others:
         raise FailedTemplate("missing argument for comparison")
     return any(_same(first, other) for other in others)
@@ -63,12 +63,12 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> bool:
-    """Whether Go can compare the value: no list or map, and no struct that holds one."""
+    """Tell whether Go can compare the value: not a list, a map, or a struct that contains one."""
     return all(map(_comparable, value.values())) if named(value) == "struct" else bool(kind(value))
 
 
 def less(one: Any, other: Any) -> bool:
-    """`lt`: strings are compared by their bytes."""
+    """Run `lt`: tell whether the first argument is less. Strings are compared by their bytes."""
     for value in (one, other):
         if kind(value) in {"", "bool"}:
             raise FailedTemplate(f"invalid type for comparison: {named(value)}")
@@ -78,7 +78,7 @@ def less(one: Any, other: Any) -> bool:
 
 
 def length(value: Any) -> int:
-    """`len`: the length of a string in bytes, or of a list or map."""
+    """Run `len`: return the length of a list or map, or of a string in bytes."""
     if isinstance(value, str):
         return len(go_bytes(value))
     if kind(value) or value is None or named(value) == "struct":
@@ -87,14 +87,14 @@ def length(value: Any) -> int:
 
 
 def index(value: Any, *keys: Any) -> Any:
-    """`index x 1 "a"`: an element of a list or map, or a byte of a string."""
+    """Run `index x 1 "a"`: return an element of a list or map, or a byte of a string."""
     if value is None:
         raise FailedTemplate("index of nil")
     for key in keys:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            value = value.get(key, value.zero)  # where the field `.Labels.x` prints <no value>
+            value = value.get(key, value.zero)  # unlike the field `.Labels.x`, which prints <no value>
         elif isinstance(value, str):
             raw = go_bytes(value)
             value = raw[position(key, len(raw) - 1)]
@@ -106,7 +106,7 @@ def index(value: Any, *keys: Any) -> Any:
 
 
 def position(key: Any, last: int) -> int:
-    """The index, checked to be an integer from 0 to `last`."""
+    """Return the index, after a check that it is an integer from 0 to `last`."""
     if not isinstance(key, int) or isinstance(key, bool):
         raise FailedTemplate(f"cannot index with {named(key)}")
     if not 0 <= key <= last:
@@ -115,7 +115,7 @@ def position(key: Any, last: int) -> int:
 
 
 def cut(value: Any, *bounds: Any) -> Any:
-    """`slice x 1 2`: x[1:2], counted in bytes for a string."""
+    """Run `slice x 1 2`: return x[1:2], in bytes for a string."""
     if len(bounds) > MOST_SLICES or (isinstance(value, str) and len(bounds) == MOST_SLICES):
         raise FailedTemplate(f"too many slice indexes: {len(bounds)}")
     if isinstance(value, str):
@@ -126,7 +126,7 @@ def cut(value: Any, *bounds: Any) -> Any:
 
 
 def _cut(value: Any, bounds: Sequence[Any]) -> Any:
-    ends = [position(bound, len(value)) for bound in bounds]  # a bound may be the length itself, an index may not
+    ends = [position(bound, len(value)) for bound in bounds]  # unlike an index, a bound may be the length itself
     low, high, *limit = [*ends, *[0, len(value)][len(ends) :]]
     if low > high or high > (limit or [high])[0]:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")
@@ -134,19 +134,19 @@ def _cut(value: Any, bounds: Sequence[Any]) -> Any:
 
 
 def _joined(values: Sequence[Any]) -> str:
-    """The arguments of `html`, `js` and `urlquery` as one text."""
+    """Return the arguments of `html`, `js` or `urlquery` as one text."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
     return sprint([printed(value) if value is None else value for value in values])
 
 
 def html(*values: Any) -> str:
-    """`html`. Python's `html.escape` writes other escapes (`&quot;`)."""
+    """Run `html`. Python's `html.escape` is different: it writes `&quot;`."""
     return _joined(values).translate(HTML)
 
 
 def script(*values: Any) -> str:
-    """`js`."""
+    """Run `js`: escape a text for a JavaScript string."""
     letters = []
     for letter in _joined(values):
         if letter in SCRIPT:
@@ -159,19 +159,19 @@ def script(*values: Any) -> str:
 
 
 def query(*values: Any) -> str:
-    """`urlquery`."""
+    """Run `urlquery`: escape a text for the query of a URL."""
     return quote_plus(go_bytes(_joined(values)))
 
 
 def formatted(form: Any, *values: Any) -> str:
-    """`printf`."""
+    """Run `printf`."""
     if not isinstance(form, str):
         raise FailedTemplate(f"wrong type for value; expected string; got {named(form)}")
     return sprintf(form, values)
 
 
 def no_call(*_values: Any) -> Any:
-    """`call`, which always fails: the data hold no functions."""
+    """Run `call`, which always fails, because the data have no functions."""
     raise FailedTemplate("there is no function to call")
 
 

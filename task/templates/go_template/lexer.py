@@ -1,4 +1,4 @@
-"""Cuts template text into tokens as Go's `text/template/parse` does."""
+"""Cuts template text into tokens like Go's `text/template/parse`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from task.errors import Malformed
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
 UNFINISHED = {'"': "quoted string", "`": "raw quoted string", "'": "character constant"}
-# A closing delimiter may carry a trim marker, which begins with a space: a run of spaces ends before it.
+# A closing delimiter may have a trim marker, which begins with a space. So several spaces end before it.
 ACTION = re.compile(
     r"""(?P<close>(?:[ \t\r\n]-)?\}\})
     |(?P<space>[ \t\r\n]+(?!-\}\}))
@@ -26,7 +26,7 @@ ACTION = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """One token; `line` counts from one, `column` from zero."""
+    """One token. `line` counts from one, and `column` from zero."""
 
     kind: str
     text: str
@@ -35,12 +35,12 @@ class Token:
 
 
 def malformed(line: int, problem: str) -> Malformed:
-    """The error for a template that does not parse."""
+    """Return the error for a template that does not parse."""
     return Malformed(f"template, line {line}: {problem}")
 
 
 def scan(text: str) -> list[Token]:
-    """The tokens of a template, with `end of text` as the last one. Raises Malformed."""
+    """Return the tokens of a template, with `end of text` as the last one. Raises Malformed."""
     tokens: list[Token] = []
     at, line, start = 0, 1, 0
     while (opening := text.find("{{", at)) >= 0:
@@ -76,16 +76,16 @@ def _comment(text: str, at: int, line: int) -> int:
 
 
 def _after(text: str, close: re.Match[str]) -> int:
-    """Where the text goes on after a closing delimiter, and after the white space that a trim marker removes."""
+    """Return where the text continues after a closing delimiter and the white space that its trim marker removes."""
     at = close.end()
-    if len(close.group()) > 2:  # longer than "}}": with its marker
+    if len(close.group()) > 2:  # longer than "}}": it has a trim marker
         while text[at : at + 1] in tuple(SPACES):
             at += 1
     return at
 
 
 def _action(text: str, at: int, line: int, start: int, tokens: list[Token]) -> int:
-    """Appends the tokens of one action and returns where the text goes on; `start` is where its line begins."""
+    """Append the tokens of one action, and return where the text continues. `start` is where its line begins."""
     tokens.append(Token("open", "{{", line))
     while at < len(text):
         match = ACTION.match(text, at)
@@ -98,7 +98,7 @@ def _action(text: str, at: int, line: int, start: int, tokens: list[Token]) -> i
         at = match.end()
         if "\n" in token.text:
             line += token.text.count("\n")
-            start = text.rfind("\n", 0, at) + 1  # rare: only strings in backquotes and white space have line ends
+            start = text.rfind("\n", 0, at) + 1  # rare: only strings in backquotes and white space have line endings
         name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
         # A name ends at white space, at one of `.,|:()` or with the action.
         if name and at < len(text) and text[at] not in SPACES + ".,|:()" and not text.startswith("}}", at):

@@ -19,26 +19,29 @@ LARGEST = 2**63 - 1
 
 
 def go_bytes(text: str) -> bytes:
-    """The bytes of a Go string. Bytes that are not UTF-8 are lone surrogates in our strings, as in `os.fsdecode`."""
+    """Return the bytes of a Go string.
+
+    In our strings, bytes that are not UTF-8 are lone surrogates, as in `os.fsdecode`.
+    """
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate that never was a byte
+    except UnicodeEncodeError:  # a lone surrogate that was never a byte
         return text.encode("utf-8", "replace")
 
 
 def go_text(raw: bytes) -> str:
-    """The Go string of these bytes, which may be any bytes."""
+    """Return the Go string with these bytes, which need not be UTF-8."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def string(literal: str) -> str:
-    """The value of `"…"` or of a raw string in backquotes. Raises Malformed."""
+    """Return the value of `"…"`, or of a raw string in backquotes. Raises Malformed."""
     body = literal[1:-1]
     return body.replace("\r", "") if literal[0] == "`" else go_text(b"".join(_pieces(body, '"', literal)))
 
 
 def character(literal: str) -> int:
-    """The number of the character `'x'`. Raises Malformed."""
+    """Return the number of the character `'x'`. Raises Malformed."""
     pieces = _pieces(literal[1:-1], "'", literal)
     if len(pieces) == 1:
         try:
@@ -80,7 +83,7 @@ def _escaped(match: re.Match[str], literal: str) -> bytes:
 
 
 def number(literal: str) -> int | float:
-    """The value of a number, an integer or a float by its spelling. Raises Malformed."""
+    """Return the value of a number, as an integer or a float depending on its spelling. Raises Malformed."""
     if INTEGER.fullmatch(literal):
         if len(literal) > 100:  # 64 binary digits with underscores are shorter
             raise Malformed(f"integer overflow: {literal[:40]}")

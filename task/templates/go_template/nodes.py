@@ -1,4 +1,4 @@
-"""The nodes of a parsed template, and the bounds that make a hostile template harmless."""
+"""The nodes of a parsed template, and the limits that make a hostile template harmless."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ from typing import Any
 from task.errors import Malformed
 
 LONGEST_TEMPLATE = 256 * 1024  # characters
-LONGEST_TEXT = 1024 * 1024  # characters of a result, or of one value on the way to it
-DEEPEST = 100  # nested blocks and parentheses; else-if counts as one
+LONGEST_TEXT = 1024 * 1024  # characters of a result, or of a value that is used for it
+DEEPEST = 100  # nested blocks and parentheses; each else-if counts
 
 
 class FailedTemplate(Malformed):
-    """A template parses, but fails while it runs: an unknown field, an index out of range, too many steps."""
+    """A template parses, but fails while it runs.
+
+    The reason may be an unknown field, an index out of range, or too many steps.
+    """
 
     operand: Field | Variable | None = None  # the innermost one that failed
     line = 0
 
 
 class GoMap(dict[str, Any]):
-    """A Go `map[string]string` in a template's data. A missing key prints `<no value>`; a struct's would fail."""
+    """A Go `map[string]string` in a template's data. A missing key prints `<no value>`, while a struct's would fail."""
 
-    zero: str | None = ""  # what `index` finds for a missing key
+    zero: str | None = ""  # the result of `index` for a missing key
 
 
 class AnyMap(GoMap):
-    """A Go `map[string]interface{}`, as JSON and YAML are read into."""
+    """A Go `map[string]interface{}`, the type of maps from JSON and YAML."""
 
     zero = None
 
 
 class Printable(dict[str, Any]):
-    """A struct that prints as a text of its own: a Go `Stringer`."""
+    """A struct that prints as its own text: a Go `Stringer`."""
 
     def __init__(self, text: str, fields: Mapping[str, Any]) -> None:
         super().__init__(fields)
@@ -50,7 +53,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Field:
-    """`.A.B`, or `.` itself where there are no names."""
+    """`.A.B`, or `.` itself if there are no names."""
 
     names: tuple[str, ...]
     text: str
@@ -60,7 +63,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Variable:
-    """`$x.A.B`; the name includes the dollar sign."""
+    """`$x.A.B`. The name includes the dollar sign."""
 
     name: str
     names: tuple[str, ...]
@@ -79,11 +82,11 @@ class Function:
 
 @dataclass(frozen=True)
 class Pipe:
-    """`$x := a | b`: commands, each a list of operands, and the variables that take the result."""
+    """`$x := a | b`: commands, each a list of operands, and the variables that get the result."""
 
     commands: tuple[tuple[Operand, ...], ...]
     variables: tuple[str, ...]
-    assigns: bool  # "=" rather than ":="
+    assigns: bool  # "=", not ":="
     text: str
 
 
@@ -108,7 +111,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Action:
-    """A pipeline whose value is printed, unless a variable takes it."""
+    """A pipeline whose value is printed, unless a variable gets it."""
 
     pipe: Pipe
     line: int

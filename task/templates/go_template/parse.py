@@ -1,4 +1,4 @@
-"""Parses tokens into nodes by the grammar of Go's `text/template`."""
+"""Parses tokens into nodes, by the grammar of Go's `text/template`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ Defined = dict[str, tuple[Node, ...]]
 
 
 def read(text: str, functions: Collection[str] = NAMES) -> tuple[tuple[Node, ...], Defined]:
-    """The nodes of a template, and those of the templates that it defines. Raises Malformed, which names the line."""
+    """Return the nodes of a template, and those of the templates that it defines.
+
+    Raises Malformed, which names the line.
+    """
     if len(text) > LONGEST_TEMPLATE:
         raise Malformed(f"template: longer than {LONGEST_TEMPLATE} characters")
     parser = Parser(scan(text), functions)
@@ -45,7 +48,7 @@ def read(text: str, functions: Collection[str] = NAMES) -> tuple[tuple[Node, ...
 
 
 class Parser:
-    """Recursive descent over the tokens of one template."""
+    """A recursive descent parser for the tokens of one template."""
 
     def __init__(self, tokens: list[Token], functions: Collection[str]) -> None:
         self.tokens = tokens
@@ -59,30 +62,30 @@ class Parser:
     # Tokens
 
     def peek(self) -> Token:
-        """The next token, which may be a space; it is not consumed."""
+        """Return the next token, which may be a space, without consuming it."""
         return self.tokens[self.at]
 
     def next(self) -> Token:
-        """The next token, which may be a space; it is consumed."""
+        """Consume the next token, which may be a space, and return it."""
         token = self.tokens[self.at]
         self.at += 1
         return token
 
     def skip_space(self) -> Token:
-        """The next token after any space; it is not consumed."""
+        """Consume a space, if there is one, and return the token after it without consuming that."""
         if self.tokens[self.at].kind == "space":
             self.at += 1
         return self.tokens[self.at]
 
     def expect_close(self, context: str) -> None:
-        """Consumes the closing delimiter."""
+        """Consume the closing delimiter. Raises Malformed if there is something else."""
         token = self.skip_space()
         if token.kind != "close":
             raise unexpected(token, context)
         self.at += 1
 
     def deeper(self, line: int) -> None:
-        """Enters one more block or parenthesis. Raises Malformed when there are too many."""
+        """Enter one more block or parenthesis. Raises Malformed if they are too many."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise malformed(line, f"more than {DEEPEST} blocks or parentheses in one another")
@@ -90,7 +93,7 @@ class Parser:
     # Text and blocks
 
     def nodes(self) -> tuple[tuple[Node, ...], Token]:
-        """The nodes up to `{{end}}`, `{{else` or the end of the text, and that token."""
+        """Consume the nodes up to `{{end}}`, `{{else` or the end of the text. Return them, and that token."""
         nodes: list[Node] = []
         while True:
             token = self.next()
@@ -111,7 +114,7 @@ class Parser:
             return tuple(nodes), token
 
     def action(self, keyword: Token) -> Node:
-        """The node of one action, whose opening delimiter is consumed already."""
+        """Return the node of one action. Its opening delimiter is already consumed."""
         if keyword.kind in {"template", "block"}:
             self.at += 1
             return self.call(keyword)
@@ -127,7 +130,7 @@ class Parser:
         return Action(self.pipe("command", "close"), keyword.line)
 
     def block(self, keyword: Token) -> Block:
-        """An `if`, `with` or `range` up to its `{{end}}`; the keyword is consumed already."""
+        """Return an `if`, `with` or `range` up to its `{{end}}`. The keyword is already consumed."""
         self.deeper(keyword.line)
         known = len(self.variables)
         pipe = self.pipe(keyword.kind, "close")
@@ -146,7 +149,7 @@ class Parser:
         return Block(keyword.kind, pipe, body, otherwise, keyword.line)
 
     def define(self, keyword: Token) -> None:
-        """A `{{define "name"}}` up to its `{{end}}`; as in Go, it stands at the top."""
+        """Parse a `{{define "name"}}` up to its `{{end}}`. As in Go, it must not be inside another block."""
         if self.depth:
             raise malformed(keyword.line, "unexpected {{define}}")
         name = self.name(keyword)
@@ -154,7 +157,7 @@ class Parser:
         self.body(keyword, name)
 
     def call(self, keyword: Token) -> TemplateCall:
-        """`{{template "name" pipeline}}`, or a `{{block "name" pipeline}}` up to its `{{end}}`."""
+        """Return a `{{template "name" pipeline}}`, or a `{{block "name" pipeline}}` up to its `{{end}}`."""
         name = self.name(keyword)
         pipe = None
         if self.skip_space().kind == "close":
@@ -166,7 +169,7 @@ class Parser:
         return TemplateCall(name, pipe, keyword.line)
 
     def name(self, keyword: Token) -> str:
-        """The quoted name of a template."""
+        """Return the quoted name of a template."""
         token = self.skip_space()
         if token.kind not in {"string", "raw"}:
             raise unexpected(token, f"{keyword.text} clause")
@@ -174,7 +177,7 @@ class Parser:
         return str(literal(token).value)
 
     def body(self, keyword: Token, name: str) -> None:
-        """Keeps the nodes of a defined template; variables outside it are unknown in it."""
+        """Keep the nodes of a defined template. It cannot use variables from outside."""
         self.deeper(keyword.line)
         outer, ranges = self.variables, self.ranges
         self.variables, self.ranges = ["$"], 0
@@ -187,11 +190,14 @@ class Parser:
         self.defined[name] = nodes
 
     def otherwise(self, keyword: Token) -> tuple[Node, ...]:
-        """The nodes after `{{else`: an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`."""
+        """Return the nodes after `{{else`.
+
+        That is an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`.
+        """
         following = self.skip_space()
         if following.kind == keyword.kind and keyword.kind in {"if", "with"}:  # `else with` as of Go 1.23
             self.at += 1
-            return (self.block(following),)  # its {{end}} ends this block as well
+            return (self.block(following),)  # its {{end}} also ends this block
         self.expect_close("else")
         nodes, end = self.nodes()
         if end.kind != "end":
@@ -202,7 +208,7 @@ class Parser:
     # Pipelines
 
     def pipe(self, context: str, end: str) -> Pipe:
-        """A pipeline up to its end, a closing delimiter or parenthesis, which is consumed."""
+        """Return a pipeline up to its end: a closing delimiter or parenthesis, which is consumed."""
         start = self.at
         names, assigns = self.declarations(context)
         commands: list[tuple[Operand, ...]] = []
@@ -220,7 +226,10 @@ class Parser:
         return Pipe(tuple(commands), tuple(names), assigns, text)
 
     def declarations(self, context: str) -> tuple[list[str], bool]:
-        """The variables of `$x :=`, `$x =` or, in a range, `$i, $e :=`, and whether they are assigned with `=`."""
+        """Return the variables before a pipeline, and whether they are assigned with `=`.
+
+        These are `$x :=`, `$x =` or, in a range, `$i, $e :=`.
+        """
         names: list[str] = []
         while (token := self.skip_space()).kind == "variable":
             before = self.at
@@ -244,12 +253,12 @@ class Parser:
         return names, False
 
     def declare(self, names: list[str], token: Token) -> None:
-        """Adds a variable. As in Go, an assignment declares the name as well, and fails only when it runs."""
+        """Add a variable. As in Go, an assignment declares the name as well, and can fail only when it runs."""
         names.append(token.text)
         self.variables.append(token.text)
 
     def command(self) -> tuple[Operand, ...]:
-        """Operands with spaces between them, up to `|` (consumed) or the end of the pipeline (not consumed)."""
+        """Return operands with spaces between them, up to `|` (consumed) or the end of the pipeline (not consumed)."""
         operands: list[Operand] = []
         while (token := self.skip_space()).kind in OPERANDS:
             operands.append(self.operand(token))
@@ -262,7 +271,7 @@ class Parser:
         return tuple(operands)
 
     def operand(self, token: Token) -> Operand:
-        """One term, with the fields that follow it."""
+        """Return one term, with the fields after it."""
         start = self.at
         term = self.term(token)
         names: list[str] = []
@@ -280,7 +289,7 @@ class Parser:
         raise malformed(token.line, f"unexpected . after term {token.text}")
 
     def term(self, token: Token) -> Operand:
-        """A literal, a field, a variable, a function's name, or a pipeline in parentheses."""
+        """Return a literal, a field, a variable, a function's name, or a pipeline in parentheses."""
         self.at += 1
         text = token.text
         if token.kind == "left":
@@ -302,7 +311,7 @@ class Parser:
 
 
 def word(token: Token, functions: Collection[str]) -> Literal | Function:
-    """`true`, `false`, or the name of a function. Raises Malformed for any other name."""
+    """Return `true`, `false`, or the name of a function. Raises Malformed for any other name."""
     if token.text in {"true", "false"}:
         return Literal(token.text == "true", token.text)
     if token.text not in functions:
@@ -311,7 +320,7 @@ def word(token: Token, functions: Collection[str]) -> Literal | Function:
 
 
 def literal(token: Token) -> Literal:
-    """A string, character or number."""
+    """Return a string, character or number. Raises Malformed."""
     readers: dict[str, Callable[[str], str | float]] = {"char": literals.character, "number": literals.number}
     try:
         return Literal(readers.get(token.kind, literals.string)(token.text), token.text)
@@ -320,7 +329,7 @@ def literal(token: Token) -> Literal:
 
 
 def unexpected(token: Token, context: str) -> Malformed:
-    """The error for a token that cannot stand where it is."""
+    """Return the error for a token that is not allowed at its place."""
     what = token.text if token.kind == "end of text" else f'"{token.text[:20]}"'
     if token.kind == "close" and context == "parenthesized pipeline":
         return malformed(token.line, "unclosed left paren")

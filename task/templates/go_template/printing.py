@@ -1,4 +1,4 @@
-"""Turns values into text as Go's `fmt` does, for `print`, `println` and `printf`."""
+"""Turns values into text like Go's `fmt`, for `print`, `println` and `printf`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from task.templates.go_template.nodes import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap, Printable
 from task.templates.go_template.scalars import PLAIN, Spec, padded, scalar
 
-WIDEST = 1_000_000  # Go's limit; beyond it Go prints garbage such as %!(BADWIDTH), and here the template fails
-# Flags, width, precision and verb. Before each of the last three, the index of an operand may stand: %[3]*.[2]*[1]f.
+WIDEST = 1_000_000  # Go's limit; beyond it, Go prints garbage such as %!(BADWIDTH), but here the template fails
+# Flags, width, precision and verb. Each of the last three may have an operand's index before it: %[3]*.[2]*[1]f.
 DIRECTIVE = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<first>\[[^\]]*\])?(?P<width>\*|[0-9]*)"
     r"(?:\.(?P<second>\[[^\]]*\])?(?P<precision>\*|[0-9]*)(?=.))?(?P<third>\[[^\]]*\])?(?P<verb>.?)",
@@ -19,26 +19,26 @@ DIRECTIVE = re.compile(
 
 
 class Sink:
-    """Collects the text of a template, up to `LONGEST_TEXT`."""
+    """Collects the text of a template, up to the limit `LONGEST_TEXT`."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.size = 0
 
     def add(self, text: str) -> None:
-        """Appends a text. Raises FailedTemplate if the text becomes too long."""
+        """Append a text. Raises FailedTemplate if the text becomes too long."""
         self.size += len(text)
         if self.size > LONGEST_TEXT:
             raise FailedTemplate(f"the text grows beyond {LONGEST_TEXT} characters")
         self.parts.append(text)
 
     def text(self) -> str:
-        """The whole text."""
+        """Return the whole text."""
         return "".join(self.parts)
 
 
 def sprint(values: Sequence[Any]) -> str:
-    """`fmt.Sprint`, which puts a space between two operands if neither is a string."""
+    """Format values like `fmt.Sprint`, with a space between two of them if neither is a string."""
     sink = Sink()
     for at, value in enumerate(values):
         if at and not isinstance(value, str) and not isinstance(values[at - 1], str):
@@ -48,7 +48,7 @@ def sprint(values: Sequence[Any]) -> str:
 
 
 def sprintln(values: Sequence[Any]) -> str:
-    """`fmt.Sprintln`, which puts spaces between all operands and a line end after them."""
+    """Format values like `fmt.Sprintln`, with spaces between all of them and a line ending after the last."""
     sink = Sink()
     for at, value in enumerate(values):
         sink.add(" " if at else "")
@@ -58,12 +58,15 @@ def sprintln(values: Sequence[Any]) -> str:
 
 
 def sprintf(form: str, values: Sequence[Any]) -> str:
-    """`fmt.Sprintf`, with Go's notes about wrong verbs and missing operands."""
+    """Format values like `fmt.Sprintf`, with Go's notes about wrong verbs and missing operands.
+
+    Raises FailedTemplate.
+    """
     return Printf(form, values).text()
 
 
 class Printf:
-    """Formats operands by one format string, and counts which operand is next."""
+    """Formats operands with one format string, and remembers which operand is next."""
 
     def __init__(self, form: str, values: Sequence[Any]) -> None:
         self.form = form
@@ -73,7 +76,7 @@ class Printf:
         self.sink = Sink()
 
     def text(self) -> str:
-        """The formatted text. May be called once."""
+        """Return the formatted text. Call this only once."""
         at = 0
         for match in DIRECTIVE.finditer(self.form):
             self.sink.add(self.form[at : match.start()])
@@ -85,7 +88,7 @@ class Printf:
         return self.sink.text()
 
     def directive(self, match: re.Match[str]) -> None:
-        """Prints one directive, such as `%-5d`."""
+        """Print one directive, such as `%-5d`."""
         self.choose(match["first"])
         flags, width = self.width(match["flags"], match["width"])
         self.choose(match["second"])
@@ -103,7 +106,7 @@ class Printf:
             write(self.sink, spec, verb, self.take())
 
     def choose(self, index: str | None) -> None:
-        """Makes the operand of an explicit index next: `[2]` is the second one."""
+        """Move to the operand with an explicit index, such as `[2]` for the second one. Raises FailedTemplate."""
         if index is None:
             return
         if not (index[1:-1].isascii() and index[1:-1].isdecimal() and 0 < int(index[1:-1][:9]) <= len(self.values)):
@@ -112,38 +115,41 @@ class Printf:
         self.reordered = True
 
     def take(self) -> Any:
-        """Returns the next operand and moves on."""
+        """Return the next operand, and move to the one after it."""
         self.operand += 1
         return self.values[self.operand - 1]
 
     def width(self, flags: str, text: str) -> tuple[str, int]:
-        """The flags and the width. A negative width from an operand means left-aligned."""
+        """Return the flags and the width. A negative width from an operand means left-aligned."""
         width = self.number(text, "%!(BADWIDTH)") or 0
         if width < 0:
             return flags.replace("0", "") + "-", -width
         return flags, width
 
     def precision(self, text: str | None) -> int | None:
-        """The precision; None if the directive has no precision, or a negative one."""
+        """Return the precision, or None if the directive has none, or a negative one."""
         if text is None:
             return None
         precision = self.number(text or "0", "%!(BADPREC)")
         return None if precision is None or precision < 0 else precision
 
     def number(self, text: str, bad: str) -> int | None:
-        """A width or precision: the number, or for `*` the next operand. Raises FailedTemplate for a huge one."""
+        """Return a width or precision: the number, or for `*` the next operand.
+
+        Raises FailedTemplate for a huge one.
+        """
         value: Any = text
         if text == "*":
             value = self.take() if self.operand < len(self.values) else None
             if not isinstance(value, int) or isinstance(value, bool):
                 self.sink.add(bad)
                 return None
-        if len(str(value)) > 8 or abs(int(value or 0)) > WIDEST:  # eight characters: a sign, 1000000
+        if len(str(value)) > 8 or abs(int(value or 0)) > WIDEST:  # eight characters: a sign and 1000000
             raise FailedTemplate(f"printf: width or precision {str(value)[:20]} is too large")
         return int(value) if value else None if isinstance(value, str) else 0
 
     def extra(self) -> None:
-        """Prints Go's note about operands that no directive took."""
+        """Print Go's note about operands that no directive used."""
         notes = []
         for value in self.values[self.operand :]:
             sink = Sink()
@@ -153,7 +159,10 @@ class Printf:
 
 
 def type_name(value: object) -> str:
-    """The name of the value's Go type. Raises FailedTemplate for lists and structs, whose Go type is unknown here."""
+    """Return the name of the value's Go type.
+
+    Raises FailedTemplate for other lists and for structs, because their Go type is not known here.
+    """
     names: dict[type, str] = {str: "string", bool: "bool", int: "int", float: "float64", GoMap: "map[string]string"}
     names |= {AnyMap: "map[string]interface {}", list: "[]interface {}"}
     name = names.get(type(value))
@@ -163,7 +172,7 @@ def type_name(value: object) -> str:
 
 
 def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Prints one value as the verb asks for."""
+    """Print one value as the verb requires. Raises FailedTemplate for a verb that is not supported here."""
     if spec is PLAIN and isinstance(value, str | int):  # the usual case
         sink.add(value if isinstance(value, str) else str(value).lower())
     elif verb in {"p", "w"} or (spec.sharp_v and not isinstance(value, str | int | float | None)):
@@ -184,7 +193,7 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Prints a list, a map or a struct: the verb applies to each element."""
+    """Print a list, a map or a struct. The verb applies to each element."""
     labelled = isinstance(value, GoMap)
     sink.add("map[" if labelled else "{" if isinstance(value, Mapping) else "[")
     items = sorted(value.items()) if labelled else list(value.items()) if isinstance(value, Mapping) else None
@@ -201,7 +210,7 @@ def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def printed(value: Any) -> str:
-    """The text that an action prints for a value."""
+    """Return the text that an action prints for a value."""
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else sprint((value,))

@@ -1,4 +1,4 @@
-"""Formats one string, number or boolean as Go's `fmt` does."""
+"""Formats one string, number or boolean like Go's `fmt`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Spec:
     sharp_v: bool = False  # %#v, as Go source
 
     def pad(self, text: str, fill: str = " ") -> str:
-        """The text, padded to the width of the directive."""
+        """Pad a text to the width of the directive."""
         if "-" in self.flags:
             return text.ljust(self.width)
         return text.rjust(self.width, "0" if "0" in self.flags else fill)
@@ -34,7 +34,7 @@ PLAIN = Spec()
 
 
 def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
-    """The text of a scalar, or None if the verb does not fit its type."""
+    """Return the text of a scalar, or None if the verb does not fit its type."""
     if isinstance(value, str):
         return _string(spec, verb, value)
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def _string(spec: Spec, verb: str, value: str) -> str | None:
 
 
 def padded(spec: Spec, text: str) -> str:
-    """A string as %s prints it."""
+    """Return a string as %s prints it."""
     return spec.pad(text if spec.precision is None else text[: spec.precision])
 
 
@@ -69,7 +69,7 @@ def _hexadecimal(spec: Spec, verb: str, raw: bytes) -> str:
 
 
 def quote(text: str, mark: str, *, ascii_only: bool = False) -> str:
-    """The text as a Go literal between the given marks, `"` or `'`."""
+    """Return the text as a Go literal between the given quotes, `"` or `'`."""
     return mark + "".join(_quoted(letter, mark, ascii_only) for letter in text) + mark
 
 
@@ -81,7 +81,7 @@ def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
     if letter.isprintable() and (letter.isascii() or not ascii_only):
         return letter
     number = ord(letter)
-    if number < 0x80 or 0xDC80 <= number <= 0xDCFF:  # control characters; bytes that are no UTF-8
+    if number < 0x80 or 0xDC80 <= number <= 0xDCFF:  # control characters; bytes that are not UTF-8
         return f"\\x{number & 0xFF:02x}"
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
@@ -92,7 +92,7 @@ def _integer(spec: Spec, verb: str, value: int) -> str | None:
     if verb not in BASES:
         return None
     sign = "-" if value < 0 else "+" if "+" in spec.flags else " " if " " in spec.flags else ""
-    if spec.precision == 0 and not value:  # Go prints nothing but padding then
+    if spec.precision == 0 and not value:  # then Go prints only padding
         return " " * spec.width
     digits = format(abs(value), BASES[verb])
     if spec.precision is not None:
@@ -137,9 +137,9 @@ def _float(spec: Spec, verb: str, value: float) -> str | None:
 
 
 def shortest(number: float) -> str:
-    """The shortest text that reads back as this number, which is not negative, as Go's %v prints it.
+    """Return the shortest text that reads back as this number, as Go's %v prints it. The number must not be negative.
 
-    From a million on it has an exponent (`1e+06`); Python's `repr` begins to write one at 1e16.
+    From a million on, it has an exponent (`1e+06`). Python's `repr` has one only from 1e16 on.
     """
     mantissa, _, power = f"{number!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
