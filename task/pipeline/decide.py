@@ -31,9 +31,9 @@ from task.model import (
 )
 from task.pipeline.by_hand import fulfil
 from task.pipeline.move import Move, error_decision
-from task.pipeline.questions import Questions, facts_of, may_ask, merged
+from task.pipeline.questions import Offer, Questions, facts_of, may_ask, merged
 from task.pipeline.target import SIGNS, first_live, live_reading, resolve, target_of, target_places
-from task.pipeline.weigh import Candidate, Facts, Intent, Situation, Terms, deferred, key_of, weigh
+from task.pipeline.weigh import Facts, Intent, Situation, Terms, deferred, key_of, weigh
 from task.policy.judge import objection
 from task.policy.order import commits, version_of, why_older
 from task.policy.remember import holding
@@ -164,10 +164,10 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Question
 def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
     """Return the facts needed about an ask's images and a held build, unless the rules refuse them anyway."""
     sub = ask.subscription
-    offered = [Candidate(image, terms.build) for image in ask.candidates]
+    offered = [Offer(image, terms.build) for image in ask.candidates]
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
     admitted = [one for one in offered if objection(one.image.tag, sub.policy) is None]
-    return [fact for one in admitted for fact in facts_of(sub, one.image, one.build, current, memory, terms.check)]
+    return [fact for one in admitted for fact in facts_of(sub, one, current, memory, terms.check)]
 
 
 def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> list[Move]:
@@ -236,10 +236,10 @@ def choose(situation: Situation, images: Sequence[Image]) -> Move:
 
     An event that was deferred competes as well once its hold has ended.
     """
-    on_offer = [Candidate(image, situation.terms.build) for image in images]
+    on_offer = [Offer(image, situation.terms.build) for image in images]
     if situation.memory.deferred and not situation.hold:
         on_offer.append(deferred(situation.subscription, situation.memory.deferred))
-    moves = [weigh(situation, candidate) for candidate in on_offer]
+    moves = [weigh(situation, offer) for offer in on_offer]
     best = moves[0]
     for move in moves[1:]:
         if _better(move, best, situation):

@@ -55,7 +55,11 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
     wishes = [ask.subscription.wishes for ask in found]
     named = [] if job.wording.template is not None else [one.template for one in wishes if one.template]
     # Where a pull request is asked for now, updates of the Application's other images may wait on its branch.
-    more = [place for before, ask in zip(asks, found, strict=True) for place in _more(before, ask)]
+    more: list[Place] = []
+    for before, ask in zip(asks, found, strict=True):
+        if ask.subscription.pull_request and not before.subscription.pull_request:
+            known = set(places(before))
+            more += [place for place in places(ask) if place not in known]
     more += map(Place, named)
     if more:
         files = repository.again(snapshot, tuple(dict.fromkeys(more))).files
@@ -66,8 +70,3 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
     except TargetError as error:
         raise of_config(error) from error
     return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates))
-
-
-def _more(before: Ask, ask: Ask) -> tuple[Place, ...]:
-    known = set(places(before)) if ask.subscription.pull_request and not before.subscription.pull_request else None
-    return () if known is None else tuple(place for place in places(ask) if place not in known)

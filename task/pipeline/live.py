@@ -44,12 +44,12 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         still: list[_Undoable] = []
         for one in watched:
             try:
-                is_there = _is_there(one)
+                _manifest, _version, now = said_live(one.ask.subscription, one.api)
             except TaskError as error:  # the image was written, so the decision stays an update
                 image, app = one.decision.candidate.reference, one.ask.subscription.application.key
                 world.log("warning", f"{app}: whether {image} stays there cannot be seen: {error.message}")
                 continue
-            if is_there:
+            if (now.tag, now.digest) == (one.decision.candidate.tag, one.decision.candidate.digest):
                 still += [one] if world.now() < one.until else []
                 continue
             found[one.number], more = _guarded(one.ask, job, partial(_again, one, job, world))
@@ -108,13 +108,6 @@ def _patched(ask: Ask, number: int, api: LiveApplications, contention: Contentio
             contention.pause()
             continue
         return decision, [_Undoable(ask, number, api, decision, contention, until)] if until else []
-
-
-def _is_there(one: _Undoable) -> bool:
-    """Tell whether the written image is still there. Raises `SourceError`."""
-    sub, written = one.ask.subscription, one.decision.candidate
-    _manifest, _version, now = said_live(sub, one.api)
-    return (now.tag, now.digest) == (written.tag, written.digest)
 
 
 def _again(one: _Undoable, job: Job, world: World) -> _Result:

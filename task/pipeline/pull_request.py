@@ -202,6 +202,7 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
     own = change.templated and bool(change.apps)  # the author's own template, not our text
     words = [text] if own else []
     words += ["\n".join(change.sentences)] if change.sentences and (change.hold_changes or change.rollbacks) else []
+    of_resources = [label for one in change.decisions for label in one.subscription.application.request_labels]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
     links = Links(wanted.source, wanted.run, compare)
     return Proposal(
@@ -210,17 +211,12 @@ def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, worl
         head=where.head,
         title=title(subject) if own else headline(change.command, subject, change.apps, change.rollbacks),
         body=body(Content(apps, "\n\n".join(words), links, commit, change.hold_changes, refused), kind),
-        labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *_resource_labels(change)))),
+        labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
         reviewers=wanted.reviewers or wishes.reviewers or (),
         assignees=wanted.assignees or wishes.assignees or (),
         draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
         auto_merge=merges and (not change.frozen or bool(change.rollbacks)),  # no forge deploys in a freeze for us
     )
-
-
-def _resource_labels(change: Draft) -> list[str]:
-    """Return the labels that the ImageUpdaters of these Applications name."""
-    return [label for one in change.decisions for label in one.subscription.application.request_labels]
 
 
 def _with_builds(apps: Sequence[AppChanges], known: Builds) -> tuple[AppChanges, ...]:

@@ -29,6 +29,14 @@ from task.policy.platforms import accepts
 
 
 @dataclass(frozen=True)
+class Offer:
+    """One image on offer, and what is known about its build."""
+
+    image: Image
+    build: Build
+
+
+@dataclass(frozen=True)
 class Questions:
     """The questions to answer before deciding."""
 
@@ -50,10 +58,11 @@ def may_ask(sub: Subscription, check: str) -> bool:
 
 
 def facts_of(
-    sub: Subscription, image: Image, build: Build, current: Reading, memory: Memory, check: str
+    sub: Subscription, offer: Offer, current: Reading, memory: Memory, check: str
 ) -> tuple[tuple[Question, Fact], ...]:
-    """Return the facts needed to decide about `image` over `current`, one at a time."""
-    policy, about = sub.policy, subject(sub, image)
+    """Return the facts needed to decide about an offer over `current`, one at a time."""
+    policy, image, build = sub.policy, offer.image, offer.build
+    about = subject(sub, image)
     found: list[tuple[Question, Fact]] = []
     if not image.digest and (policy.pin_digest or policy.strategy == "digest"):
         found.append((about, "digest"))
@@ -63,7 +72,8 @@ def facts_of(
         found.append((about, "exists"))
     if policy.strategy != "newest-build" or not _counts(image, current, policy):
         return tuple(found)
-    old = written_by(memory, current)
+    known = memory.written
+    old = known.build if known and version_of(known) == version_of(current) else Build()
     if check != "always" and old == Build() and (build.sequence is not None or build.commit):
         return tuple(found)  # the first build with an identity; it distinguishes the next one
     if not build.created and not _told_apart(build, old):
@@ -90,12 +100,6 @@ def _told_apart(new: Build, old: Build) -> bool:
 def image_of(sub: Subscription, current: Reading) -> Image:
     """Return the image that Git has now."""
     return replace(sub.entry.image, tag=current.tag, digest=current.digest)
-
-
-def written_by(memory: Memory, current: Reading) -> Build:
-    """Return what is remembered about the build that Git has now."""
-    known = memory.written
-    return known.build if known and version_of(known) == version_of(current) else Build()
 
 
 def merged(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:

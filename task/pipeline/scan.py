@@ -91,9 +91,10 @@ def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
 def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     """Add the creation times if they decide. A tag that was deleted since it was listed is left out."""
     needed = {id(one): dates_needed(one.tags, one.policy) for one in choices}
-    about = {
-        (id(one), tag): replace(one.about(tag), facts=_facts(one.policy)) for one in choices for tag in needed[id(one)]
-    }
+    about: dict[tuple[int, str], Question] = {}
+    for one in choices:
+        facts: tuple[Fact, ...] = ("created", "platforms") if one.policy.platforms else ("created",)  # of one manifest
+        about |= {(id(one), tag): replace(one.about(tag), facts=facts) for tag in needed[id(one)]}
     answers = registry(tuple(dict.fromkeys(about.values()))) if about else {}
     found = []
     for one in choices:
@@ -104,11 +105,6 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
         left = tuple(tag for tag in one.tags if tag not in gone)
         found.append(replace(one, tags=left, dates=dates, error=error))
     return found
-
-
-def _facts(policy: Policy) -> tuple[Fact, ...]:
-    """Return the facts to ask for. One manifest has both."""
-    return ("created", "platforms") if policy.platforms else ("created",)
 
 
 def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[str, TaskError | None]]:

@@ -166,7 +166,8 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
     pinned = {
         id(row): replace(subject(row.subscription, newest[id(row.subscription)]), facts=("digest",))
         for row in rows
-        if id(row.subscription) in newest and _is_pinned(row)
+        if id(row.subscription) in newest
+        and (row.in_git.digest or row.subscription.policy.pin_digest or row.subscription.policy.strategy == "digest")
     }
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     problems = [_no_tag(one) for one in found.decisions]
@@ -185,12 +186,6 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
             image = replace(image, digest=answer.digest) if answer.exists else None
         made.append(replace(row, newest=image, unanswered=id(row.subscription) in unanswered))
     return made, tuple(problems)
-
-
-def _is_pinned(row: ImageStatus) -> bool:
-    """Tell whether a digest is written."""
-    policy = row.subscription.policy
-    return policy.strategy == "digest" or policy.pin_digest or bool(row.in_git.digest)
 
 
 def _no_tag(decision: Decision) -> Problem:

@@ -23,18 +23,10 @@ from task.model import (
     Written,
 )
 from task.pipeline.move import Move, Remember
-from task.pipeline.questions import dated, image_of, registry_objection, remembered, subject, unchecked, wrong
+from task.pipeline.questions import Offer, dated, image_of, registry_objection, remembered, subject, unchecked, wrong
 from task.policy.judge import Leave, judge
 from task.policy.order import Ancestry, superseded, version_of, why_older
 from task.policy.remember import active, hold_text, holding, written
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One image on offer, and what is known about its build."""
-
-    image: Image
-    build: Build
 
 
 @dataclass(frozen=True)
@@ -106,17 +98,17 @@ def key_of(sub: Subscription) -> str:
     return sub.entry.alias or sub.entry.image.name
 
 
-def deferred(sub: Subscription, event: Written) -> Candidate:
-    """Return a remembered event as the candidate that it was."""
-    return Candidate(replace(sub.entry.image, tag=event.tag, digest=event.digest), event.build)
+def deferred(sub: Subscription, event: Written) -> Offer:
+    """Return a remembered event as the offer that it was."""
+    return Offer(replace(sub.entry.image, tag=event.tag, digest=event.digest), event.build)
 
 
-def weigh(situation: Situation, candidate: Candidate) -> Move:
+def weigh(situation: Situation, offer: Offer) -> Move:
     """Return the move for one image on offer: first the rules, then the order of builds, then the holds."""
     sub = situation.subscription
-    answer = situation.facts.answers.get(subject(sub, candidate.image))
-    decision = _by_the_rules(candidate.image, answer, situation)
-    event = dated(decision.candidate, candidate.build, answer)
+    answer = situation.facts.answers.get(subject(sub, offer.image))
+    decision = _by_the_rules(offer.image, answer, situation)
+    event = dated(decision.candidate, offer.build, answer)
     if decision.verdict.verdict == "update":
         decision = _by_the_order(decision, event, answer, situation)
     if decision.verdict.verdict != "update":

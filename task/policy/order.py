@@ -31,22 +31,22 @@ def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
     """Tell whether `new` is newer or older than `old`."""
     ours, theirs = new.sequence, old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
-        if ours > theirs:
-            return BuildOrder("newer", f"sequence {ours} comes after sequence {theirs}")
-        return BuildOrder("older", f"sequence {ours} comes before sequence {theirs}")
+        return _by_number(ours - theirs, f"sequence {ours}", f"sequence {theirs}")
     pair = commits(new, old)
     relation = ancestry.get(pair, "") if pair else ""
     if relation == "newer":
         return BuildOrder("newer", f"source commit {new.commit[:12]} descends from {old.commit[:12]}")
     if relation == "older":
         return BuildOrder("older", f"source commit {new.commit[:12]} is an ancestor of {old.commit[:12]}")
-    if new.created and old.created:
-        age = epoch_seconds(new.created) - epoch_seconds(old.created)
-        if age > 0:
-            return BuildOrder("newer", f"created {new.created} comes after created {old.created}")
-        if age < 0:
-            return BuildOrder("older", f"created {new.created} comes before created {old.created}")
+    if new.created and old.created and (age := epoch_seconds(new.created) - epoch_seconds(old.created)):
+        return _by_number(age, f"created {new.created}", f"created {old.created}")
     return BuildOrder("")
+
+
+def _by_number(difference: float, new: str, old: str) -> BuildOrder:
+    if difference > 0:
+        return BuildOrder("newer", f"{new} comes after {old}")
+    return BuildOrder("older", f"{new} comes before {old}")
 
 
 def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
@@ -71,25 +71,25 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
 
     So a repeated run of an old pipeline changes nothing, neither after a newer build nor after a rollback.
     """
-    order = compare(event.build, memory.written.build, ancestry) if memory.written else BuildOrder("")
+    newest = memory.written
+    order = compare(event.build, newest.build, ancestry) if newest else BuildOrder("")
     if order.relation == "newer":
         return ""
     version = version_of(event)
     if version in memory.replaced:
         return f"{version} was written before and has been replaced since: a replay changes nothing"
-    if memory.written is None:
+    if newest is None:
         return ""
-    if policy.strategy not in UNORDERED and event.tag != memory.written.tag:
-        # If the strategy orders tags, only it compares them. After a rollback, builds count as well, so that a
-        # repeated event does not bring back a tag that the rollback skipped.
-        rolled_back = version_of(memory.written) != version_of(current)
-        if not (rolled_back and STRATEGIES[policy.strategy].older(event.tag, memory.written.tag)):
-            return ""
+    rolled_back = version_of(newest) != version_of(current)
+    # If the strategy orders tags, only it compares them. After a rollback, builds count as well, so that a repeated
+    # event does not bring back a tag that the rollback skipped.
+    ordered = policy.strategy not in UNORDERED and event.tag != newest.tag
+    if ordered and not (rolled_back and STRATEGIES[policy.strategy].older(event.tag, newest.tag)):
+        return ""
     if order.relation == "older":
-        return f"a newer build was written: {version_of(memory.written) or 'unknown'}; {order.because}"
-    if version == version_of(memory.written) and version != version_of(current):
-        return f"{version} was written before and is no longer wanted: a replay changes nothing"
-    return ""
+        return f"a newer build was written: {version_of(newest) or 'unknown'}; {order.because}"
+    replayed = rolled_back and version == version_of(newest)
+    return f"{version} was written before and is no longer wanted: a replay changes nothing" if replayed else ""
 
 
 def version_of(what: Written | Reading | Meant) -> str:
@@ -98,7 +98,7 @@ def version_of(what: Written | Reading | Meant) -> str:
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Return why the event is older than a build that waits, or that a person declined, or "" if it is not, or unknown.
+    """Return why the event is older than a build that waits or was declined, or "" if it is not, or that is unknown.
 
     If the strategy orders tags, they decide. Builds of the same tag are compared as builds.
     """
