@@ -288,7 +288,7 @@ def test_a_values_file_is_looked_for_where_the_source_has_it() -> None:
     [
         {"image-list": "localhost:5000/a, 2048"},
         {"image-list": "web=acme/web:>=1.0 <2 || ^3, GHCR.io/acme/x:1.x, y=acme/y:*"},
-        {"image-list": "a/web=acme/web:~1-0", "a_web.allow-tags": "regexp:^[^/]+$", "a/web.helm.image-tag": "tag"},
+        {"image-list": "a/web=acme/web:~1-0", "a_web.allow-tags": "regexp:^[^/]+$", "a_web.helm.image-tag": "tag"},
         {**WEB, "web.ignore-tags": r"[!a]*, v\\.1, latest, ?.?, *-rc[0-9]"},
         {**WEB, "web.helm.image-name": r"images.acme\.example/web", "web.helm.image-tag": "images[0].tag"},
         {**WEB, "web.helm.image-name": "global.registry", "web.helm.image-tag": "web.image.shasum"},
@@ -333,6 +333,29 @@ def test_published_examples_raise_no_alarm(path: Path) -> None:
     app = parse_application(yaml.safe_load(path.read_text()))
     found = [one for one in findings(app) if one.severity != "info"]
     assert [one for one in found if "is now called 'newest-build'" not in one.message] == []
+
+
+@pytest.mark.parametrize(
+    ("image_list", "key", "severity", "words"),
+    [
+        ("te/am=acme/web", "te_am.allow-tags", "info", "write te-am=<image>, and its keys as te-am.<key>"),
+        ("te/am=acme/web", "te/am.allow-tags", "error", "write te_am.allow-tags"),
+        ("-web=acme/web", "-web.allow-tags", "warning", "begin with a letter or digit"),
+        ("we b=acme/web", "we b.allow-tags", "warning", "use letters, digits, '-', '_' and '.' only"),
+        ("we b=acme/web", "we b.allow-tags", "error", "Kubernetes refuses the annotation 'we b.allow-tags'"),
+        (f"{'w' * 60}=acme/web", f"{'w' * 60}.allow-tags", "error", "use a shorter alias"),
+    ],
+)
+def test_an_alias_is_the_beginning_of_a_name_that_kubernetes_takes(
+    image_list: str, key: str, severity: str, words: str
+) -> None:
+    found = lint({"image-list": image_list, key: "any"})
+    assert any(words in f"{one.message} {one.hint}" for one in found if one.severity == severity), found
+
+
+@pytest.mark.parametrize("alias", ["web", "web.v2", "Web_2", "0"])
+def test_an_alias_that_kubernetes_takes_is_no_finding(alias: str) -> None:
+    assert lint({"image-list": f"{alias}=acme/web", f"{alias}.allow-tags": "any"}) == ()
 
 
 def test_two_images_in_one_helm_value_are_an_error() -> None:

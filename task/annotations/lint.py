@@ -50,7 +50,9 @@ RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
 VERSION = re.compile(r"v?[0-9]+(?:\.(?:[0-9]+|[xX*])){0,2}(?:-\S+)?")
 PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-ALIAS = re.compile(r"[A-Za-z0-9_./-]+")
+# Names of annotations, as Kubernetes takes them: before the dot an alias, and the whole key behind the prefix.
+ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,11 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
         # A key whose alias resembles none was probably left over from an image that went.
         wrong = doubtful.kind in ("near", "level") or (doubtful.kind == "orphan" and doubtful.meant)
         yield _finding(app, key, "error" if wrong else "warning", doubtful.message, doubtful.hint)
+    elif key not in app.from_resource and not NAME.fullmatch(key):
+        fixed = key.replace("/", "_")
+        message = f"Kubernetes refuses the annotation {key!r}: behind the prefix, a name has up to 63 letters, digits, "
+        hint = f"write {fixed}" if NAME.fullmatch(fixed) else "use a shorter alias, of letters and digits"
+        yield _finding(app, key, "error", f"{message}'-', '_' and '.'", hint)
     elif (key in OURS or known in OURS) and key not in app.from_resource:  # AIU reads its own resource
         yield _finding(app, key, "info", f"{known or key} works here; AIU ignores it", "")
 
@@ -267,10 +274,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
             fixed = listed(replace(entry, image=replace(entry.image, name=name)), entry.constraint)
             yield _finding(app, "image-list", "error", message, f"write {fixed}")
         if entry.alias and not ALIAS.fullmatch(entry.alias):
-            message = (
-                f"the alias {entry.alias!r} has characters that no annotation's name has: no per-image key is found"
-            )
-            yield _finding(app, "image-list", "warning", message, "use letters, digits, '-', '_' and '.' only")
+            yield _alias(app, entry.alias)
         settings_of = settings(annotated, prefixes(entry, aliases))
         yield from _helm_keys(app, entry, settings_of)
         yield from _kinds(app, entry, settings_of)
@@ -295,6 +299,20 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
         if image and (image.tag or image.digest):
             message = f"{named.key}: {named.value!r} is a name with a version, which is taken for a part of the name"
             yield _finding(app, named.key, "error", message, f"write {image.name}")
+
+
+def _alias(app: Application, alias: str) -> Finding:
+    """What is wrong with an alias that no annotation's name begins with."""
+    plain = alias.replace("/", "-")
+    if ALIAS.fullmatch(plain):
+        message = (
+            f"the alias {alias!r} has a '/', and no annotation's name has one: its keys begin with "
+            f"{alias.replace('/', '_')!r}, which AIU from 1.0 on does not find"
+        )
+        return _finding(app, "image-list", "info", message, f"write {plain}=<image>, and its keys as {plain}.<key>")
+    message = f"the alias {alias!r} has characters that no annotation's name has there: no per-image key is found"
+    hint = "use letters, digits, '-', '_' and '.' only, and begin with a letter or digit"
+    return _finding(app, "image-list", "warning", message, hint)
 
 
 def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Finding]:
