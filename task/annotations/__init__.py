@@ -1,1 +1,1 @@
-"""What Applications ask for: annotations and custom resources in, subscriptions out."""
+"""Turns what Applications ask for, in annotations and custom resources, into subscriptions."""

@@ -1,6 +1,6 @@
-"""Advice for values that belong to another key: a range in `allow-tags`, a tag in `helm.image-tag`.
+"""Advice for values that belong to another key, such as a range in `allow-tags`, or a tag in `helm.image-tag`.
 
-People reported each of these mistakes in issues of Argo CD Image Updater (AIU); the numbers name some of them.
+People reported each of these mistakes in issues of Argo CD Image Updater (AIU). The numbers name some of them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _WILD_PART = re.compile(r"(?:^|\.)[xX*](?:\.|$|-)")
 _SHA = re.compile(r"(?:sha-?)?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}")
 _TOKENS = r"\.[*+]|\\[._-]|\[\^?[A-Za-z0-9_-]+\]|[A-Za-z0-9_.-]"
 _TOKEN, _SIMPLE = re.compile(_TOKENS), re.compile(rf"(?:{_TOKENS})+")
-_AS_GLOB = {".*": "*", ".+": "?*"}  # people mean a lone "." as itself: ^0.28.*
+_AS_GLOB = {".*": "*", ".+": "?*"}  # by a lone ".", people mean a dot: ^0.28.*
 _TAG_WORDS = ("tag", "version")
 _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """The text as a range of versions, with blanks for commas; "" for a text that may mean something else.
+    """Return the text as a range of versions, with blanks instead of commas, or "" if it may mean something else.
 
     `1.2.3` and `*` are ranges as well, but people write them for a tag and for any tag.
     """
@@ -42,9 +42,9 @@ def range_of(text: str) -> str:
 
 
 def listed(entry: Entry, constraint: str) -> str:
-    """The entry of `image-list` with this constraint. It gets an alias where the constraint has an `=`.
+    """Return the entry of `image-list` with this constraint. It gets an alias if the constraint has a `=`.
 
-    AIU takes all before the first `=` for the alias: `nginx:>=1.0` is the image `1.0` under the alias `nginx:>`.
+    AIU takes everything before the first `=` for the alias: `nginx:>=1.0` is the image `1.0` with the alias `nginx:>`.
     """
     alias = entry.alias or (entry.image.name.rpartition("/")[2] if "=" in constraint else "")
     text = f"{entry.image.name}:{constraint}" if constraint else entry.image.name
@@ -52,12 +52,12 @@ def listed(entry: Entry, constraint: str) -> str:
 
 
 def key_of(entry: Entry, key: str) -> str:
-    """The name of the annotation for a per-image key of the entry."""
+    """Return the name of the annotation for a per-image key of the entry."""
     return f"{entry.alias}.{key}" if entry.alias else key
 
 
 def on_allow_tags(entry: Entry, key: str, value: str) -> str:
-    """What to write instead of an `allow-tags` that is a range of versions; "" for any other value."""
+    """Return what to write instead of an `allow-tags` that is a range of versions, or "" for any other value."""
     wanted = range_of(value)
     if not wanted:
         return ""
@@ -70,7 +70,7 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
 
 
 def on_strategy(entry: Entry, key: str, value: str) -> str:
-    """What to write instead of an unknown `update-strategy`; "" if no advice is known."""
+    """Return what to write instead of an unknown `update-strategy`, or "" if there is no advice."""
     word, colon, rest = (part.strip() for part in value.partition(":"))
     if wanted := range_of(value):
         return f"write {key}: semver, and {listed(entry, wanted)} in image-list"
@@ -82,7 +82,7 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
 
 
 def on_constraint(entry: Entry) -> str:
-    """What to write instead of a constraint that is a tag to follow, or a pattern; "" if no advice is known."""
+    """Return what to write instead of a constraint that is a tag to follow, or a pattern, or "" without advice."""
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
     if wanted := range_of(entry.constraint) if colon else "":
         return f"write {listed(entry, wanted)}"
@@ -96,7 +96,7 @@ def on_constraint(entry: Entry) -> str:
 
 
 def on_ignored_constraint(entry: Entry) -> str:
-    """What to write where the strategy ignores the constraint."""
+    """Return what to write if the strategy ignores the constraint."""
     if wanted := range_of(entry.constraint):
         return f"write {key_of(entry, 'update-strategy')}: semver to take {wanted} only, or leave {wanted!r} out"
     hint = on_constraint(entry)
@@ -106,7 +106,10 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def blind_pattern(text: str) -> str:
-    """The pattern without the blanks, quotes or slashes around it, which no tag has; "" if it has none."""
+    """Return the pattern without the blanks, quotes or slashes around it, or "" if there are none.
+
+    No tag contains them, so the pattern matches nothing.
+    """
     bare = unwrapped(text)
     if bare == text:
         return ""
@@ -118,13 +121,16 @@ def blind_pattern(text: str) -> str:
 
 
 def blind_glob(glob: str) -> str:
-    """The first character of a glob that no tag can have, so that the glob ignores nothing; "" for other globs."""
+    """Return the first character of a glob that no tag can have, or "" if it has none.
+
+    A glob with such a character ignores nothing.
+    """
     outside = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)
     return next((letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"), "")
 
 
 def on_blind_glob(glob: str) -> str:
-    """What to write instead of a glob that ignores nothing, mostly a regular expression (AIU issue 1108)."""
+    """Return what to write instead of a glob that ignores nothing. Most are regular expressions (AIU issue 1108)."""
     if meant := glob_of_regexp(glob):
         return f"ignore-tags takes globs: write {meant}"
     if (words := glob.strip("{}").split()) and len(words) > 1:
@@ -133,7 +139,7 @@ def on_blind_glob(glob: str) -> str:
 
 
 def glob_of_regexp(text: str) -> str:
-    """The glob for a simple regular expression, with or without `regexp:`; "" if no glob means the same."""
+    """Return the glob for a simple regular expression, with or without `regexp:`, or "" if no glob means the same."""
     word, colon, rest = text.partition(":")
     whole = rest.strip() if colon and word.strip().lower() in ("regexp", "regex") else text
     begins, ends = whole.startswith("^"), whole.endswith("$")
@@ -145,9 +151,9 @@ def glob_of_regexp(text: str) -> str:
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
-    """Whether the value of a Helm key is an image.
+    """Tell whether the value of a Helm key is an image.
 
-    True for the entry's own image or one with a tag, False for a key, None if it may be either.
+    Returns True for the entry's own image or one with a tag, False for a key, and None if it may be either.
     """
     if not set(value) & set("/:@") or set(value) & set("\\[{"):
         return False
@@ -159,7 +165,10 @@ def is_image(value: str, entry: Entry) -> bool | None:
 
 
 def is_tag(value: str) -> bool:
-    """Whether the value of a Helm key is a tag: `v1.2.3`, `latest`, a commit, `develop-v0.20.0-33` (AIU pull 663)."""
+    """Tell whether the value of a Helm key is a tag, not a key.
+
+    Tags are `v1.2.3`, `latest`, a commit, or `develop-v0.20.0-33` (AIU pull 663).
+    """
     if not value or set(value) - TAG_LETTERS:
         return False
     if value == "latest" or parse_version(value) or _SHA.fullmatch(value):
@@ -169,12 +178,12 @@ def is_tag(value: str) -> bool:
 
 
 def is_tag_key(key: str) -> bool:
-    """Whether a Helm key's name says that it holds a tag."""
+    """Tell whether a Helm key seems to be for a tag, by its name."""
     return _last(key).lower().endswith(_TAG_WORDS)
 
 
 def is_name_key(key: str) -> bool:
-    """Whether a Helm key's name says that it holds an image's name."""
+    """Tell whether a Helm key seems to be for an image's name, by its name."""
     return _last(key).lower().endswith(_NAME_WORDS)
 
 

@@ -1,7 +1,7 @@
 """Parses an Argo CD Application, as JSON, into an `Application`.
 
-The data is untrusted, as it comes from files, servers and other teams: a value of the wrong shape is left out, or is
-an error.
+The data is untrusted, because it comes from files, servers and other teams. A value of the wrong shape is left out, or
+is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
 
 def is_application(item: object) -> bool:
-    """Whether a manifest is an Argo CD Application."""
+    """Tell whether a manifest is an Argo CD Application."""
     return (
         isinstance(item, dict)
         and item.get("kind") == "Application"
@@ -34,16 +34,16 @@ def is_application(item: object) -> bool:
 def parse_application(
     item: Mapping[str, Any], prefix: str = PREFIX, origin: str = "", namespace: str = "argocd"
 ) -> Application:
-    """The Application of a manifest or API object.
+    """Return the Application in a manifest or API object.
 
-    `namespace` is the namespace of a manifest that names none. Raises `Malformed` for a manifest without a name, and
-    for a section that is not a mapping.
+    `namespace` is for a manifest without one. Raises `Malformed` for a manifest without a name, and for a section that
+    is not a mapping.
     """
     metadata, spec, status = (_mapping(item, key) for key in ("metadata", "spec", "status"))
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise Malformed("an Application without metadata.name", "give it a name")
-    # Names become parts of files' names and paths: the override file's, the state file's.
+    # Names become parts of paths: of the override file, and of the state file.
     if "/" in name or not name.isprintable():
         raise Malformed(f"{name!r} is not a valid name of an Application", "use a name that Kubernetes accepts")
     namespace = _text(metadata.get("namespace")) or namespace
@@ -54,7 +54,7 @@ def parse_application(
         namespace=namespace,
         name=name,
         annotations={
-            key.removeprefix(prefix): value.strip()  # as AIU v1; v0 keeps the blanks of some values
+            key.removeprefix(prefix): value.strip()  # as in AIU v1; v0 keeps the blanks of some values
             for key, value in _mapping(metadata, "annotations").items()
             if key.startswith(prefix) and key != prefix and isinstance(value, str)
         },
@@ -70,7 +70,7 @@ def parse_application(
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """An Application from its metadata alone; None if it has no name, or no annotation under the prefix."""
+    """Return an Application from its metadata alone, or None if it has no name, or no annotation with the prefix."""
     try:
         app = parse_application({"metadata": item.get("metadata")}, prefix, origin)
     except Malformed:
@@ -84,7 +84,7 @@ def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[
         return (_source(_mapping(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
-        # `status.sourceTypes` is aligned with `spec.sources`, and shorter or absent until Argo CD has compared.
+        # `status.sourceTypes` has the order of `spec.sources`. It is shorter or absent until Argo CD has compared.
         types = list(status.get("sourceTypes") or ()) if isinstance(status.get("sourceTypes"), list) else []
         types += [""] * (len(several) - len(types))
         return tuple(_source(raw, kind) for raw, kind in zip(several, types, strict=False)), True
@@ -100,7 +100,7 @@ def _source(raw: object, status_kind: object) -> Source:
     helm, kustomize, plugin = (sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
     return Source(
         repo=_text(raw.get("repoURL")),
-        # `./apps/web/` and `/apps/web` are `apps/web` to Argo CD, and `.` is the root.
+        # For Argo CD, `./apps/web/` and `/apps/web` are `apps/web`, and `.` is the root.
         path="/".join(part for part in _text(raw.get("path")).split("/") if part not in ("", ".")),
         revision=_text(raw.get("targetRevision")),
         chart=_text(raw.get("chart")),
@@ -140,7 +140,10 @@ def _strings(raw: object) -> list[str]:
 
 
 def _text(value: object) -> str:
-    """A scalar as text. An unquoted manifest may have a number or boolean where Argo CD wants a string."""
+    """Return a scalar as text.
+
+    Without quotes, a manifest may have a number or boolean where Argo CD expects a string.
+    """
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, (dict, list)):

@@ -1,6 +1,6 @@
-"""Parses where a registry's credentials come from: `pull-secret`, and `credentials` in registries.conf.
+"""Parses the text that says where a registry's login is: `pull-secret`, and `credentials` in registries.conf.
 
-The text names a place and holds no secret. The grammar is that of Argo CD Image Updater (AIU).
+The text names a place, and contains no secret. The grammar is that of Argo CD Image Updater (AIU).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """The place of a login. Fields that the kind does not have are ""."""
+    """The place of a login. Fields that do not belong to the kind are ""."""
 
     kind: CredentialKind
     registry: str = ""  # the part before `=`; "" if the text names no registry
@@ -30,9 +30,9 @@ class CredentialSource:
 
 
 def parse_credential_source(spec: str, *, prefix_required: bool = False) -> CredentialSource:
-    """The source that `[registry=]kind:place` names. Raises `Malformed`.
+    """Parse `[registry=]kind:place`. Raises `Malformed`.
 
-    A script's path is not checked here, as in AIU: it must be absolute when it is run.
+    As in AIU, a script's path is not checked here. It must be absolute when the script is run.
     """
     registry, _, rest = spec.partition("=")
     if not (registry and rest):
@@ -49,7 +49,7 @@ def parse_credential_source(spec: str, *, prefix_required: bool = False) -> Cred
         return CredentialSource("ext", registry, script=place)
     if kind not in ("pullsecret", "secret"):
         raise Malformed(f"{shortened(spec)!r}: unknown kind of credentials {shortened(word)!r}", HINT)
-    # A `#` belongs to the name of a pull secret, as AIU reads it.
+    # As in AIU, a `#` belongs to the name of a pull secret.
     secret, _, field = place.partition("#") if kind == "secret" else (place, "", DOCKER_CONFIG)
     namespace, _, name = secret.partition("/")
     if not (namespace and name and field) or "/" in name or "#" in field:

@@ -21,7 +21,7 @@ BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
 @dataclass(frozen=True)
 class EntryReading:
-    """What one entry asks for, and the flaws of its settings."""
+    """What one entry asks for, and the flaws in its settings."""
 
     entry: Entry
     policy: Policy
@@ -33,7 +33,7 @@ class EntryReading:
 
 
 def read_entry(entry: Entry, settings: Mapping[str, Setting], strategy: Strategy, *, pin_digest: bool) -> EntryReading:
-    """What an entry asks for by its settings; `strategy` and `pin_digest` are the defaults."""
+    """Return what an entry with these settings asks for. `strategy` and `pin_digest` are the defaults."""
     return _Reader(entry, settings).read(strategy, pin_digest)
 
 
@@ -59,7 +59,8 @@ class _Reader:
             pin_digest=self._try(lambda: annotation.boolean(pin) if pin else pin_digest, otherwise=False),
             pull_secret=self._get("pull-secret").value,
         )
-        # A strange value only warns: `force-update` has no effect here. In AIU v1 it fails the whole Application.
+        # A strange value causes only a warning, because `force-update` has no effect here. In AIU v1, the whole
+        # Application fails.
         try:
             annotation.boolean(self._get("force-update"))
         except Faulty as error:
@@ -67,7 +68,7 @@ class _Reader:
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec"):
             setting = self._get(key)
             if BLANK_INDEX.search(setting.value):
-                # AIU refuses an index with blanks, and so does Helm. Here it would become a key that no file has.
+                # AIU and Helm refuse an index with blanks. Here, it would become a key that no file has.
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.value!r} has a blank inside an index"
                 self.flaws.append(flaw_of(self.entry, Faulty(setting.key, setting.value, message, f"write {fixed}")))
@@ -78,7 +79,7 @@ class _Reader:
             kustomize_name=self._get("kustomize.image-name").value,
             manifests_name=self._get("manifests.image-name").value,
         )
-        # An override file of AIU has `image.name` and `image.tag` where no annotation names the parameters.
+        # If no annotation names the parameters, AIU's override files have `image.name` and `image.tag`.
         helm = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
         kustomize = (names.kustomize_name,) if names.kustomize_name else ()
         return EntryReading(
@@ -125,7 +126,7 @@ class _Reader:
 
     def _allow(self) -> str | None:
         setting = self._get("allow-tags")
-        # `tag-match` is the name from before AIU v0.7; v1 does not read it any more.
+        # `tag-match` is the name before AIU v0.7, and v1 does not read it.
         if not setting and (setting := self._get("tag-match")):
             self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
         if not setting:
@@ -139,7 +140,7 @@ class _Reader:
     def _ignore(self) -> tuple[str, ...]:
         setting = self._get("ignore-tags")
         globs = _checked(setting, tag_filter.ignore_globs) if setting else ()
-        for glob in globs:  # AIU accepts it, and takes the tags that somebody wanted ignored
+        for glob in globs:  # AIU accepts such a glob, and so takes tags that somebody wanted to ignore
             if sign := advice.blind_glob(glob):
                 message = f"{glob!r} ignores nothing: no tag has {sign!r}"
                 raise Faulty(setting.key, setting.value, message, advice.on_blind_glob(glob))
@@ -150,12 +151,15 @@ NONE = Setting()
 
 
 def flaw_of(entry: Entry, error: Faulty) -> Flaw:
-    """The flaw of an entry that an unusable annotation makes."""
+    """Return the flaw that an unusable annotation causes in an entry."""
     return Flaw(entry.text, entry, error.key, error.value, str(error), error.hint)
 
 
 def _checked(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
-    """What `read` makes of the value. Its error becomes a `Faulty` with the key, and with advice if there is any."""
+    """Call `read` with the value, and return the result.
+
+    An error becomes a `Faulty` with the key, and with advice if there is any.
+    """
     try:
         return read(setting.value)
     except Malformed as error:

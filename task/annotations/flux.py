@@ -1,8 +1,7 @@
 """Turns a Flux v1 `HelmRelease` (Helm Operator) into the Subscriptions that its annotations ask for.
 
-Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under `filter.fluxcd.io/`. It
-takes images from where its `FindHelmReleaseContainers` finds them. A broken filter is an error here, where Flux took
-any tag.
+Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under `filter.fluxcd.io/`.
+Images are those that its `FindHelmReleaseContainers` finds. A broken filter is an error here, while Flux took any tag.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ FILTER = "filter.fluxcd.io/"
 
 
 def is_helm_release(item: object) -> bool:
-    """Whether a manifest is a HelmRelease of Flux v1; Flux v2's have the group `helm.toolkit.fluxcd.io`."""
+    """Tell whether a manifest is a HelmRelease of Flux v1. Those of Flux v2 have the group `helm.toolkit.fluxcd.io`."""
     return (
         isinstance(item, Mapping)
         and item.get("kind") == "HelmRelease"
@@ -34,11 +33,11 @@ def is_helm_release(item: object) -> bool:
 
 
 def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, branch: str, path: str) -> Subscribed:
-    """One Subscription for each image in `spec.values` that Flux would update, and the release's flaws.
+    """Return one Subscription for each image in `spec.values` that Flux would update, and the release's flaws.
 
-    `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git. Without a `repo` every
-    image gets a `source` flaw. A release that is not `automated`, or that Flux is to `ignore`, has no Subscriptions;
-    those of a `locked` release are `suspended`.
+    `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git. Without a `repo`, every
+    image gets a `source` flaw. A release that is not `automated`, or that Flux has to `ignore`, has no Subscriptions.
+    Those of a `locked` release are `suspended`.
     """
     metadata = _mapping(item.get("metadata"))
     annotations = {
@@ -46,7 +45,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         for key, value in _mapping(metadata.get("annotations")).items()
         if isinstance(value, (str, bool))
     }
-    # The release, as the rest of the program knows Applications. Annotations of AIU are not read on it.
+    # Represent the release as an Application, for the rest of the program. Its AIU annotations are not read.
     app = Application(
         namespace=str(metadata.get("namespace") or "") or "default",
         name=str(metadata.get("name") or ""),
@@ -56,7 +55,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         origin=origin,
     )
     flaws = []
-    for name in ("automated", "locked"):  # Flux takes any word but `true` for off
+    for name in ("automated", "locked"):  # for Flux, any word but `true` means off
         key, value = _policy(annotations, name)
         if key and value not in ("true", "false"):
             flaws.append(_warned(key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'))
@@ -69,7 +68,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     app = replace(app, live=tuple(container.image.reference for container in images))
     held = ""
     key, value = _policy(annotations, "locked")
-    if value == "true":  # a locked release stays as it is, although it is automated
+    if value == "true":  # a locked release does not change, although it is automated
         words = [_policy(annotations, name)[1] for name in ("locked_msg", "locked_user")]
         held = f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
     subscriptions = []
@@ -111,7 +110,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
 
 
 def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
-    """(key, value) of a policy; ("", "") where no annotation sets it."""
+    """Return (key, value) of a policy, or ("", "") if no annotation sets it."""
     keys = [prefix + name for prefix in PREFIXES]
     keys += [FILTER + name.removeprefix("tag.")] if name.startswith("tag.") else []
     return next(((key, annotations[key]) for key in keys if key in annotations), ("", ""))
@@ -132,9 +131,9 @@ def _warned(key: str, value: str, message: str, hint: str) -> Flaw:
 
 
 def filter_policy(text: str) -> Policy:
-    """The Policy of `semver:<range>`, `glob:<glob>` (or a glob alone), `regex:<RE2>` or `regexp:<RE2>`.
+    """Return the Policy for `semver:<range>`, `glob:<glob>` (or a glob alone), `regex:<RE2>` or `regexp:<RE2>`.
 
-    Without a range of versions, Flux orders tags by the time of the build. Raises `Malformed`.
+    Without a range of versions, Flux orders tags by build time. Raises `Malformed`.
     """
     kind, colon, pattern = text.partition(":")
     if colon and kind == "semver":
@@ -154,7 +153,10 @@ def filter_policy(text: str) -> Policy:
 
 
 def glob_pattern(glob: str) -> str:
-    """The RE2 pattern of a Flux glob. Flux v1 used github.com/ryanuber/go-glob: only `*` is special."""
+    """Return the RE2 pattern for a Flux glob.
+
+    Flux v1 used github.com/ryanuber/go-glob, in which only `*` is special.
+    """
     return r"(?s)\A" + ".*".join(map(re.escape, re.split(r"\*+", glob))) + r"\z"
 
 

@@ -1,7 +1,7 @@
 """Finds the images in `spec.values` of a Flux v1 HelmRelease.
 
 The rules are those of Flux v1's `FindHelmReleaseContainers`: an image at the top level of the values, one below each
-of their keys, and those whose keys annotations name. It looks no deeper.
+top-level key, and those whose keys are in annotations. It searches no deeper.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOP = "chart-image"  # the image at the top level of the values
 
 @dataclass(frozen=True)
 class Container:
-    """One image in the values: Flux's name for it, and the key path that the editor takes."""
+    """One image in the values: Flux's name for it, and the key path for the editor."""
 
     name: str
     image: Image
@@ -32,7 +32,10 @@ class Container:
 
 
 def containers(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tuple[Container, ...]:
-    """The images by name, each once; an image that annotations map wins over one of that name in the usual place."""
+    """Return the images by name, each once.
+
+    An image in annotations wins over one of that name in the usual place.
+    """
     usual = {TOP: _container(TOP, values, "")}
     usual |= {key: _container(key, expanded(value), key.replace(".", "\\.")) for key, value in values.items()}
     mapped = {name: _mapped(name, values, annotations) for name, _, _ in _mappings(annotations)}
@@ -42,14 +45,17 @@ def containers(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tup
 
 
 def unmapped(values: Mapping[str, Any], annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
-    """(key, value, message, hint) of each annotation that maps an image, but the values have none in that place."""
+    """Yield (key, value, message, hint) of each annotation whose image is not in the values."""
     for name, key, where in _mappings(annotations):
         if _mapped(name, values, annotations) is None:
             yield key, where, "spec.values has no image there", "name a key path below spec.values"
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
-    """The image of a mapping: `image: {repository, tag}`, or `image` with or without `tag`, and perhaps `registry`."""
+    """Return the image in a mapping, or None.
+
+    It is `image: {repository, tag}`, or `image` with or without `tag`, and perhaps `registry`.
+    """
     raw = holder.get("image")
     inner = {} if isinstance(raw, str) else expanded(raw)
     image = _image(raw, holder) if isinstance(raw, str) else _image(inner.get("repository"), inner)
@@ -62,7 +68,7 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
 
 
 def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
-    """The image of a text with the registry and tag of its sibling keys; None if the text is no reference."""
+    """Return the image in a text, with the registry and tag of its sibling keys, or None if it is not a reference."""
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
         return None
@@ -74,14 +80,14 @@ def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
 
 
 def _mappings(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(container, key, key path of its repository) of each annotation that maps one."""
+    """Yield (container, key, key path of its repository) of each annotation about an image's place."""
     for key, where in annotations.items():
         if key.startswith(MAPPED[0]):
             yield key.removeprefix(MAPPED[0]), key, where
 
 
 def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]) -> Container | None:
-    """The image whose keys the annotations `repository.fluxcd.io/<name>: path`, `tag…` and `registry…` name."""
+    """Return the image at the keys in `repository.fluxcd.io/<name>: path`, `tag…` and `registry…`, or None."""
     where, tag, registry = (annotations.get(prefix + name, "") for prefix in MAPPED)
     beside = {"tag": _at(values, tag), "registry": _at(values, registry)}
     image = _image(_at(values, where), beside)
@@ -91,19 +97,22 @@ def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]
 
 
 def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
-    """The path of the mapping that holds both keys; without a tag key the repository's own path; "" if none does."""
+    """Return the path of the mapping that has both keys, or "" if there is none.
+
+    Without a tag key, return the repository's own path.
+    """
     if not tag:
         return repository
     (folder, _, name_key), (tag_folder, _, tag_key) = repository.rpartition("."), tag.rpartition(".")
     if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
         return ""
     holder = expanded(_at(values, folder)) if folder else values
-    # Beside an `image`, the editor would take that one for the image of the mapping.
+    # If there is also an `image`, the editor would take that for the mapping's image.
     return "" if name_key == "repository" and "image" in holder else folder or TOP
 
 
 def _at(values: Mapping[str, Any], path: str) -> object:
-    """The value at a dotted path; None if the path leads nowhere."""
+    """Return the value at a dotted path, or None if there is none."""
     place: object = values
     for step in path.split("."):
         place = expanded(place).get(step)
@@ -111,12 +120,12 @@ def _at(values: Mapping[str, Any], path: str) -> object:
 
 
 def expanded(value: object) -> dict[str, Any]:
-    """A mapping together with the keys that its merge keys (`<<`) bring in; {} for anything else."""
+    """Return a mapping with the keys that its merge keys (`<<`) add, or {} for anything else."""
     whole: dict[str, Any] = {}
     queue, seen = [value], set[int]()
     while queue:
         source = queue.pop(0)
-        if id(source) in seen:  # an alias may stand for a mapping that holds it
+        if id(source) in seen:  # an alias may refer to a mapping that contains it
             continue
         if isinstance(source, list):
             seen.add(id(source))

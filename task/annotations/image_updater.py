@@ -18,16 +18,16 @@ from task.errors import Malformed
 from task.model import Application, KeySecret, Problem
 from task.policy.tag_filter import glob_match, ignore_globs
 
-# AIU ignores these keys. They stay on an Application that a resource configures: no resource can say the same.
+# AIU ignores these keys. They stay on an Application that a resource configures, because no resource can set the same.
 OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name")
-NO_FILES = ("", "cluster", "argocd")  # places that no message has to name
+NO_FILES = ("", "cluster", "argocd")  # origins that messages leave out
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
 
 
 @dataclass(frozen=True)
 class Reference:
-    """One `applicationRef` of one resource. An Application belongs to the reference with the least `order`."""
+    """One `applicationRef` of one resource. An Application belongs to the fitting reference with the least `order`."""
 
     order: tuple[int, int, int]  # the resource's number, the negative score, the place in its list
     updater: str  # namespace/name
@@ -43,25 +43,25 @@ class Reference:
         return f"ImageUpdater {self.updater}, applicationRefs[{self.order[2]}]"
 
     def takes(self, app: Application) -> bool:
-        """Whether the reference selects this Application of the resource's namespace."""
+        """Tell whether the reference selects this Application of the resource's namespace."""
         return glob_match(self.pattern, app.name) and all(label.met(app.labels) for label in self.labels)
 
 
 @dataclass(frozen=True)
 class References:
-    """All references, sorted so that each Application is compared only with those that may select it."""
+    """All references, indexed so that each Application is compared only with those that may select it."""
 
     exact: dict[tuple[str, str], list[Reference]]  # namespace, name
     others: dict[str, list[Reference]]  # namespace
 
     def of(self, app: Application) -> list[Reference]:
-        """The references that select an Application, the winner first."""
+        """Return the references that select an Application, the winner first."""
         possible = (*self.exact.get((app.namespace, app.name), ()), *self.others.get(app.namespace, ()))
         return sorted((reference for reference in possible if reference.takes(app)), key=lambda taken: taken.order)
 
 
 def is_image_updater(item: object) -> bool:
-    """Whether a manifest is an `ImageUpdater` of Argo CD Image Updater."""
+    """Tell whether a manifest is an `ImageUpdater` of Argo CD Image Updater."""
     return (
         isinstance(item, Mapping)
         and item.get("kind") == "ImageUpdater"
@@ -75,12 +75,12 @@ def configure(
     namespace: str = "argocd",
     origins: Sequence[str] = (),
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """The Applications, those that a resource references with its settings in place of their own AIU annotations.
+    """Return the Applications. If a resource references one, its settings replace the AIU annotations.
 
-    With `useAnnotations` the Application's annotations count; if it has no `image-list`, the next reference is asked,
-    as AIU does. An Application that no resource references stays as it is. `namespace` is the namespace of a resource
-    that names none, and `origins` are the places of the resources. Problems are warnings: the invalid parts of a
-    resource are left out, with their images.
+    With `useAnnotations`, the Application's annotations count. If it has no `image-list`, the next reference counts, as
+    in AIU. An Application that no resource references does not change. `namespace` is for a resource without one, and
+    `origins` are the places of the resources. Problems are warnings: the invalid parts of a resource are left out, with
+    their images.
     """
     if not updaters:
         return tuple(apps), ()
@@ -105,7 +105,7 @@ def configure(
         chosen = settings[matching[0].order] if matching else ReferenceSettings(None)
         wanted = chosen.annotations
         others = dict.fromkeys(other.updater for other in matching[1:] if other.updater != matching[0].updater)
-        if others:  # in AIU several resources overwrite each other's changes for ever
+        if others:  # in AIU, several resources overwrite each other's changes forever
             message = f"{matching[0].updater} counts, not {', '.join(others)}"
             problems.append(
                 Problem(
@@ -118,7 +118,7 @@ def configure(
                 )
             )
         if wanted is not None:
-            # A misspelt key of ours stays as well, so that its warning comes.
+            # A misspelt key of ours stays as well, so that there is a warning about it.
             ours = {
                 key: value
                 for key, value in app.annotations.items()
@@ -145,12 +145,12 @@ def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Pro
 
 
 def _placed(origin: str, message: str) -> str:
-    """The message with the place in front of it, if that is a file."""
+    """Return the message after its place, if that is a file."""
     return f"{origin}: {message}" if origin not in NO_FILES else message
 
 
 def _references(updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: str) -> tuple[References, list[Problem]]:
-    """The references of all resources in the order of their names, and what is wrong with them."""
+    """Return the references of all resources in the order of their names, and the problems in them."""
     references, problems = References({}, {}), list[Problem]()
     named = []
     for item, origin in updaters:
@@ -184,7 +184,7 @@ def _references(updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: st
 def _of_resource(
     index: int, name: tuple[str, str], spec: Mapping[str, Any], origin: str, problems: list[Problem]
 ) -> list[Reference]:
-    """The references of one resource. Raises `Malformed` where AIU rejects the whole resource."""
+    """Return the references of one resource. Raises `Malformed` if AIU rejects the whole resource."""
     refs = mappings(spec, "applicationRefs")
     if not refs:
         raise Malformed("spec.applicationRefs is empty", "reference an Application with namePattern")
@@ -194,7 +194,7 @@ def _of_resource(
         if not pattern:
             raise Malformed(f"applicationRefs[{at}] has no namePattern", "write a name, or a glob of names")
         try:
-            ignore_globs(pattern.replace(",", "_"))  # a comma is no separator here
+            ignore_globs(pattern.replace(",", "_"))  # a comma is not a separator here
         except Malformed as error:
             raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None
         try:

@@ -1,6 +1,6 @@
-"""The fields that the schema of `ImageUpdater` knows, and what is not among them.
+"""The fields in the schema of `ImageUpdater`, and a search for unknown ones.
 
-An API server drops an unknown field without a word; a manifest in Git keeps it, and nothing reads it.
+An API server silently drops an unknown field. In Git, the manifest keeps it, but nothing reads it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from task.annotations.known_keys import nearest
 
 Fields = Mapping[str, Any]  # the name of a field → the fields in it, or in each item of its list; {} for a value
 Path = tuple[str | int, ...]
-MOST = 50  # that are told of one resource
-LONGEST = 100  # letters of a field that a message shows
+MOST = 50  # unknown fields that are reported for one resource
+LONGEST = 100  # characters of a field in a message
 
 _VALUE: Fields = {}
 _UPDATE: Fields = dict.fromkeys(UPDATE, _VALUE)
@@ -56,24 +56,27 @@ SPEC: Fields = {
 
 @dataclass(frozen=True)
 class UnknownField:
-    """A field that nothing reads, its place, and what was probably meant."""
+    """A field that nothing reads, where it is, and what was probably meant."""
 
     path: Path  # from the resource: ("spec", "applicationRefs", 0, "namePatern")
     hint: str
 
     @property
     def message(self) -> str:
-        """What is wrong, without the resource's name."""
+        """The problem, without the resource's name."""
         return f"{shown(self.path[:-1])} has an unknown field {str(self.path[-1])[:LONGEST]!r}"
 
 
 def shown(path: Path) -> str:
-    """The path as people write it: `spec.applicationRefs[0].images[1]`."""
+    """Return the path as people write it: `spec.applicationRefs[0].images[1]`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def unknown_fields(item: Mapping[str, Any]) -> tuple[UnknownField, ...]:
-    """The unknown fields of a resource in the order of its text, at most `MOST`. Values of a wrong shape are left."""
+    """Return the unknown fields of a resource in the order of its text, at most `MOST`.
+
+    Values of a wrong shape are skipped.
+    """
     return tuple(islice(_unknown(item.get("spec"), SPEC, ("spec",)), MOST))
 
 
@@ -90,7 +93,7 @@ def _unknown(value: object, fields: Fields, path: Path) -> Iterator[UnknownField
 
 
 def _hint(key: str, fields: Fields) -> str:
-    """What to write: the field of this level, or the one further down, that the key resembles."""
+    """Return the hint: the field of this level, or of a deeper one, that is similar to the key."""
     level = dict(fields)
     while level:
         names = {path.rpartition(".")[2]: path for path in level}

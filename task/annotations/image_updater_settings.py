@@ -1,7 +1,7 @@
-"""Turns the settings of one `applicationRef` of an `ImageUpdater` into the annotations that mean the same.
+"""Turns the settings of one `applicationRef` of an `ImageUpdater` into equivalent annotations.
 
-An API server checks a resource against the CRD's schema; nobody has checked a manifest in Git. An image whose settings
-are invalid is left out with a warning, so that a broken rule never lets a tag through.
+An API server checks a resource against the CRD's schema, but nobody has checked a manifest in Git. An image with
+invalid settings is left out with a warning, so that a broken rule never lets a tag through.
 """
 
 import re
@@ -27,7 +27,7 @@ TARGETS = {
     "kustomize": {"name": "kustomize.image-name"},
     "plugin": {"name": "plugin.image-name", "tag": "plugin.image-tag", "spec": "plugin.image-spec"},
 }
-# The field that each annotation stands for.
+# The field for each annotation.
 FIELDS: Mapping[str, str] = {
     "image-list": "imageName",
     "write-back-method": "method",
@@ -35,14 +35,14 @@ FIELDS: Mapping[str, str] = {
     **{name: field for field, name in (*UPDATE.items(), *GIT.items())},
     **{name: field for names in TARGETS.values() for field, name in names.items()},
 }
-MOST_LABELS, LONGEST_LABEL = 100, 255  # as the CRD allows
+MOST_LABELS, LONGEST_LABEL = 100, 255  # the limits of the CRD
 # Kubernetes reads manifests as YAML 1.1, in which `yes` and `on` are booleans.
 _TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no", "off", "n"))
 
 
 @dataclass(frozen=True)
 class VerificationKey:
-    """The place of the public key for an image's signature: a Secret in the namespace of the resource."""
+    """The place of the public key for an image's signature: a Secret in the resource's namespace."""
 
     secret: str
     field: str
@@ -50,7 +50,7 @@ class VerificationKey:
 
 @dataclass(frozen=True)
 class ReferenceSettings:
-    """What one `applicationRef` says about its Applications, and the warnings about it."""
+    """The settings of one `applicationRef` for its Applications, and the warnings about it."""
 
     annotations: Mapping[str, str] | None  # None: the Application's own annotations count
     warnings: tuple[str, ...] = ()
@@ -60,22 +60,22 @@ class ReferenceSettings:
 
 @dataclass(frozen=True)
 class _Images:
-    """The images read so far: alias → (image, settings, the key that it must be signed by)."""
+    """The images read so far: alias → (image, settings, the key that must have signed it)."""
 
     known: dict[str, tuple[str, Mapping[str, str], VerificationKey | None]]
     warnings: list[str]
 
 
 def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSettings:
-    """The settings of one reference, merged from `spec`, `ref` and each image; a later level wins.
+    """Return the settings of one reference, merged from `spec`, `ref` and each image. A later level wins.
 
     The annotations are empty if no image can be used. Never raises.
     """
     images = _Images({}, [])
     try:
         if flag(ref, "useAnnotations"):
-            # AIU ignores the other settings of the reference then. Its documentation leaves open whether signatures
-            # are among them: here, a required signature is always checked.
+            # Then AIU ignores the other settings of the reference. Its documentation does not say whether this includes
+            # signatures. Here, a required signature is always checked.
             key = _verification((ref, spec))
             return ReferenceSettings(None, keys={"": key} if key else {})
         places = _write_back(spec, ref)
@@ -99,8 +99,8 @@ def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSet
 
 
 def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], images: _Images) -> None:
-    """Reads one image and adds it to `images`; `levels` are the resource and the reference. Raises `Malformed`."""
-    # A comma in a constraint means the same as a blank, and in `image-list` a comma would end the entry.
+    """Read one image and add it to `images`. `levels` are the resource and the reference. Raises `Malformed`."""
+    # A comma in a constraint means the same as a blank, but in `image-list` a comma would end the entry.
     image = " ".join(text(raw, "imageName").replace(",", " ").split())
     if not image:
         raise Malformed("it has no imageName")
@@ -126,7 +126,7 @@ def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], imag
 
 
 def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The annotations for `commonUpdateSettings`; a later level wins, and its empty value hides earlier ones."""
+    """Return the annotations for `commonUpdateSettings`. A later level wins, and its empty value hides earlier ones."""
     merged = _merged(levels)
     values = {}
     for key, name in UPDATE.items():
@@ -141,7 +141,10 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
-    """The annotations for `manifestTargets`, which has one kind only. With a `spec`, `name` and `tag` are ignored."""
+    """Return the annotations for `manifestTargets`. Raises `Malformed` if it has several kinds, or an unknown field.
+
+    With a `spec`, `name` and `tag` are ignored.
+    """
     kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
     if len(kinds) > 1:
         raise Malformed(f"manifestTargets has {' and '.join(kinds)}, and only one of them is allowed")
@@ -159,19 +162,19 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> dict[str, str]:
-    """The annotations for `writeBackConfig`: each setting is the reference's, else the global one."""
+    """Return the annotations for `writeBackConfig`. Each setting is the reference's, else the global one."""
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged(levels), "method")
     git = _merged([mapping(level, "gitConfig") for level in levels])
     values = {"write-back-method": method}
-    if method != "argocd":  # AIU does not read gitConfig then
+    if method != "argocd":  # then AIU does not read gitConfig
         values |= {name: text(git, key) for key, name in GIT.items()}
         values["pull-request"] = "true" if git.get("pullRequest") is not None else ""
     return {name: value for name, value in values.items() if value}
 
 
 def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
-    """The labels of `pullRequest`: the reference's, else the global one's."""
+    """Return the labels of `pullRequest`: the reference's, else the global ones."""
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     request = mapping(_merged([mapping(level, "gitConfig") for level in levels]), "pullRequest")
     given = [label.strip() for label in strings(request, "labels") or ()]
@@ -185,10 +188,10 @@ def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: l
 
 
 def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None:
-    """The key that an image must be signed by; None if none is required. AIU verifies since v1.3.
+    """Return the key that must have signed an image, or None if none is required. AIU verifies since v1.3.
 
-    The first of the levels, the innermost, that mentions verification decides. Raises `Malformed` for what cannot be
-    verified here, so that the image is left out.
+    The first of the levels that has this setting decides; the first level is the innermost. Raises `Malformed` for
+    anything that cannot be verified here, so that the image is left out.
     """
     for level in levels:
         if level.get("imagesVerification") is not None:
@@ -200,7 +203,10 @@ def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None
 
 
 def _key(wanted: Mapping[str, Any]) -> VerificationKey | None:
-    """The key of an `imagesVerification`; None if it is off. Raises `Malformed` for any other way to verify."""
+    """Return the key of an `imagesVerification`, or None if it is off.
+
+    Raises `Malformed` for any other kind of check.
+    """
     if wanted.get("enabled") is not None and not flag(wanted, "enabled"):
         return None
     key = mapping(wanted, "cosignKey")
@@ -223,7 +229,7 @@ def _unknown(where: str, key: object) -> str:
 
 
 def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The mapping at a key, {} if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the mapping at a key, or {} if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return {}
@@ -233,7 +239,10 @@ def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The list of mappings at a key, [] if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the list of mappings at a key, or [] if the key is absent or null.
+
+    Raises `Malformed` for anything else.
+    """
     value = raw.get(key)
     if value is None:
         return []
@@ -243,7 +252,7 @@ def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str] | None:
-    """The list of texts at a key, None if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the list of texts at a key, or None if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return None
@@ -253,7 +262,7 @@ def strings(raw: Mapping[str, Any], key: str) -> list[str] | None:
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
-    """The trimmed text at a key, "" if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the trimmed text at a key, or "" if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return ""
@@ -263,7 +272,7 @@ def text(raw: Mapping[str, Any], key: str) -> str:
 
 
 def flag(raw: Mapping[str, Any], key: str) -> bool:
-    """The boolean at a key, False if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the boolean at a key, or False if the key is absent or null. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None or _word(value) in _FALSE:
         return False

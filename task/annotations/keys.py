@@ -1,7 +1,7 @@
 """The annotation keys: their legal values, and which of several spellings and levels wins.
 
-docs/annotations.md says what each key means. Comments about Argo CD Image Updater (AIU) hold for v0.18 (v0), the last
-version that reads annotations by default, and for v1.3 (v1).
+docs/annotations.md says what each key means. Comments about Argo CD Image Updater (AIU) are about v0.18 (v0), the last
+version that reads annotations by default, and v1.3 (v1).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ IMAGE_KEYS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and its key, without the prefix; both "" if no annotation sets it."""
+    """A value and its key, without the prefix. Both are "" if no annotation sets it."""
 
     key: str = ""
     value: str = ""
@@ -63,7 +63,7 @@ class Setting:
 
 
 class Faulty(Malformed):
-    """An annotation has a value that cannot be used; the error knows both."""
+    """An annotation has an unusable value. The error has the key and the value."""
 
     def __init__(self, key: str, value: str, message: str, hint: str = "") -> None:
         super().__init__(f"{key}: {message}", hint)
@@ -75,11 +75,11 @@ Warn = Callable[[str, str, str, str], None]  # key, value, message, hint
 
 
 def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """The names under which the per-image keys of an entry are looked up; the first one with a value wins.
+    """Return the names under which the per-image keys of an entry are searched. The first one with a value wins.
 
-    With an alias they are the alias with "/" as "_" (AIU v0) and as written (v1). Without one they are the whole name
-    and its path with "/" as "_", then its last part, unless an alias has that name (`taken`). AIU reads no per-image
-    key without an alias, and people expect it to.
+    With an alias, they are the alias with "/" as "_" (AIU v0), and the alias as written (v1). Without one, they are the
+    whole name and its path, both with "/" as "_", then its last part, unless an alias has that name (`taken`). AIU
+    reads no per-image key without an alias, but people expect it to.
     """
     if entry.alias:
         return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
@@ -89,14 +89,15 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
     return tuple(name for name in dict.fromkeys(names) if name not in taken)
 
 
-# Image key → name in front of it ("" for the Application-wide form) → value.
+# Image key → name before it ("" for the Application-wide form) → value.
 Index = Mapping[str, Mapping[str, str]]
 
 
 def index(annotations: Mapping[str, str]) -> Index:
-    """The per-image settings of an Application. Empty values are left out, but for a per-image `ignore-tags`.
+    """Return the per-image settings of an Application. Empty values are left out, except a per-image `ignore-tags`.
 
-    In AIU v0 an empty per-image value hides the Application-wide one; in v1 it counts as absent, but for `ignore-tags`.
+    In AIU v0, an empty per-image value hides the Application-wide one. In v1, this is so only for `ignore-tags`, and
+    any other empty value counts as absent.
     """
     values: dict[str, dict[str, str]] = {}
     for full, value in annotations.items():
@@ -107,7 +108,7 @@ def index(annotations: Mapping[str, str]) -> Index:
 
 
 def split_key(full: str) -> tuple[str, str]:
-    """`web.helm.image-tag` → (`web`, `helm.image-tag`); ("", "") for any other key."""
+    """Split `web.helm.image-tag` into (`web`, `helm.image-tag`). Returns ("", "") for any other key."""
     for key in IMAGE_KEYS:
         if full == key:
             return "", key
@@ -117,7 +118,7 @@ def split_key(full: str) -> tuple[str, str]:
 
 
 def settings(annotated: Index, names: tuple[str, ...]) -> dict[str, Setting]:
-    """The settings of one entry by image key: under its own names first, then Application-wide."""
+    """Return the settings of one entry by image key: those under its own names win over the Application-wide ones."""
     chosen = {}
     for key, values in annotated.items():
         for name in (*names, ""):
@@ -128,15 +129,15 @@ def settings(annotated: Index, names: tuple[str, ...]) -> dict[str, Setting]:
 
 
 def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]:
-    """The canonical strategy, and the constraint of `semver:<constraint>` or "".
+    """Return the canonical strategy, and the constraint in `semver:<constraint>` or "".
 
-    Raises `Faulty` for an unknown strategy, where AIU warns and falls back to semver.
+    Raises `Faulty` for an unknown strategy. AIU logs a warning then, and uses semver.
     """
     if not setting:
         return cast("Strategy", default), ""
     name, _, constraint = setting.value.partition(":")
     word = name.strip().lower()
-    if word == "semver":  # guides show `semver:1.6.x`, which AIU reads as plain semver
+    if word == "semver":  # guides show `semver:1.6.x`, but AIU reads plain semver
         return "semver", constraint.strip()
     known = DEPRECATED.get(setting.value.lower()) or STRATEGIES.get(setting.value.lower())
     if known is None:
@@ -157,7 +158,10 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def boolean(setting: Setting) -> bool:
-    """The boolean, in the spellings of AIU v1; False if the setting is absent. Raises `Faulty` for other texts."""
+    """Return the boolean, in the spellings of AIU v1, or False if the setting is absent.
+
+    Raises `Faulty` for other texts.
+    """
     if setting.value in TRUE:
         return True
     if not setting or setting.value in FALSE:
@@ -166,14 +170,14 @@ def boolean(setting: Setting) -> bool:
 
 
 def platforms(setting: Setting) -> tuple[str, ...]:
-    """The platforms, trimmed; one that is not of the form `os/arch[/variant]` matches nothing, as in AIU."""
+    """Return the platforms, trimmed. As in AIU, one that does not have the form `os/arch[/variant]` matches nothing."""
     return tuple(platform.strip() for platform in setting.value.split(",") if platform.strip())
 
 
 def write_back_method(value: str) -> tuple[str, str]:
-    """The method (`git` or `argocd`) and the credentials ("" or `secret:<namespace>/<name>`).
+    """Return the method (`git` or `argocd`) and the credentials ("" or `secret:<namespace>/<name>`).
 
-    Without a method it is `git`, where AIU's default is `argocd`.
+    The default method is `git`, but AIU's is `argocd`. Raises `Faulty`.
     """
     method, colon, credentials = value.partition(":")
     method, credentials = method.strip(), credentials.strip()
@@ -184,7 +188,7 @@ def write_back_method(value: str) -> tuple[str, str]:
             f"unknown write-back method {value!r}",
             "write git, git:repocreds, git:secret:<namespace>/<name> or argocd",
         )
-    if credentials in ("", "repocreds"):  # the secret that Argo CD itself has for the URL
+    if credentials in ("", "repocreds"):  # Argo CD's own secret for the URL
         return method or "git", ""
     kind, _, name = credentials.partition(":")
     parts = name.split("/")
@@ -199,9 +203,9 @@ def write_back_method(value: str) -> tuple[str, str]:
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """The base branch and the head's template, each "" if the value names none.
+    """Return the base branch and the head's template. Each is "" if the value does not have it.
 
-    A `:` inside `{{ }}` does not split. AIU splits at every `:`, so its templates cannot hold one.
+    A `:` inside `{{ }}` does not split. AIU splits at every `:`, so its templates cannot have one. Raises `Faulty`.
     """
     parts, depth, start = [], 0, 0
     for i, char in enumerate(value):

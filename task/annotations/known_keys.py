@@ -1,8 +1,8 @@
-"""Annotations that have no effect here: what people probably meant, and what to write instead.
+"""Finds annotations that have no effect here, and says what people probably meant, and what to write instead.
 
-A misspelt rule never lets a tag through, so the definition of a misspelling is fixed. A *near miss* equals a known key
-in lower case with `-` for `_` and `.`, or differs from one in at most two letters, or in the order of its words. Keys
-of older versions and of forks of Argo CD Image Updater (AIU) are not near misses; `FORMER` has advice for each.
+A misspelt rule never lets a tag through, so a misspelling is exactly defined. A *near miss* equals a known key in lower
+case with `-` for `_` and `.`, or differs from one in at most two letters, or in the order of its words. Keys of older
+versions and of forks of Argo CD Image Updater (AIU) are not near misses. `FORMER` has advice for each.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from task.annotations.keys import APPLICATION_KEYS, IMAGE_KEYS, prefixes, split_
 from task.errors import Malformed
 from task.image import parse_image_list, split_image_list
 
-# Keys that people find in older manifests, in guides and in forks of AIU, in the normal form of `_normal`. `{}` is
-# the alias with its dot. Deckhouse's fork updates charts (`chart-version`); the `git-…` keys are settings of AIU's
-# ConfigMap or command line that guides show as annotations.
+# Keys from older manifests, guides and forks of AIU, in the normal form of `_normal`. `{}` is the alias with its dot.
+# Deckhouse's fork updates charts (`chart-version`). The `git-…` keys are settings of AIU's ConfigMap or command line,
+# but guides show them as annotations.
 FORMER: Mapping[str, str] = {
     "credentials": "write {}pull-secret",
     "git-credentials": "write write-back-method: git:secret:<namespace>/<name>",
@@ -34,53 +34,53 @@ FORMER: Mapping[str, str] = {
     "git-commit-sign-off": "give the step --sign-off",
     "git-commit-signing-key": "give the step --signing-key",
     "git-commit-signing-method": "give the step --signing-format",
-    # No version ever read these; people guess them (AIU issue 1018).
+    # No version ever read these, but people guess them (AIU issue 1018).
     "filter-tag": "write {}allow-tags: regexp:…",
     "filter-tags": "write {}allow-tags: regexp:…",
     "image-name": "write {0}helm.image-name, or {0}kustomize.image-name",
     "image-tag": "write {}helm.image-tag",
     "chart-version": "write the range as targetRevision of the chart's source: Argo CD follows it",
 }
-MOST_LETTERS = 2  # in which a near miss may differ
+MOST_LETTERS = 2  # a near miss may differ in so many letters
 SHOWN = 10  # aliases that a hint lists
-LONGEST = 253  # letters; Kubernetes allows 63 after the prefix, but nobody has checked a manifest in Git
+LONGEST = 253  # characters; Kubernetes allows 63 after the prefix, but nobody has checked a manifest in Git
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A key without effect, the reason, and what to write instead."""
+    """A key without effect, the reason, and what to write instead of it."""
 
-    # near: a near miss of a known key. former: a key of older versions or forks. level: a key of the whole
-    # Application under an alias. orphan: a per-image key whose prefix names no entry. unknown: none of these.
+    # near: a near miss of a known key. former: a key of older versions or forks. level: an Application-wide key under
+    # an alias. orphan: a per-image key whose prefix is not that of an entry. unknown: none of these.
     kind: Literal["near", "former", "level", "orphan", "unknown"]
     message: str
     hint: str
-    meant: str = ""  # the key that was probably meant, as it would be written: "web.allow-tags"
-    name: str = ""  # of a near miss: the prefix whose entries it governs; "" is every entry
+    meant: str = ""  # the key that was probably meant, in full: "web.allow-tags"
+    name: str = ""  # for a near miss, the prefix of the entries that it governs; "" is every entry
 
     @property
     def governs(self) -> bool:
-        """Whether the key is a misspelt rule or place, so that the entries that it governs must not be written."""
+        """Whether the key is a misspelt rule or place, so that the entries that it governs must not be updated."""
         return self.kind == "near" and self.meant != "image-list"
 
 
 @dataclass(frozen=True)
 class Names:
-    """The prefixes that name an entry."""
+    """The prefixes of entries."""
 
     known: frozenset[str]
-    shown: tuple[str, ...]  # one for each entry, as people would write it
+    shown: tuple[str, ...]  # one for each entry, in its usual spelling
 
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
-    """The annotations (keys without prefix) that have no effect, each with its doubt."""
+    """Return the annotations (keys without prefix) that have no effect, each with its doubt."""
     names = names_of(annotations.get("image-list", ""))
     return tuple((key, doubtful) for key in annotations if (doubtful := doubt(key, names)))
 
 
 @lru_cache(maxsize=4096)
 def names_of(image_list: str) -> Names:
-    """The prefixes that name the entries of an `image-list`; a malformed entry keeps its alias."""
+    """Return the prefixes for the entries of an `image-list`. A malformed entry keeps its alias."""
     listed = zip(split_image_list(image_list), parse_image_list(image_list), strict=True)
     entries, malformed = [], []
     for text, parsed in listed:
@@ -98,13 +98,13 @@ def names_of(image_list: str) -> Names:
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, names: Names) -> Doubt | None:
-    """The doubt about a key without effect on these entries; None for a key that has an effect."""
+    """Return the doubt about a key without effect on these entries, or None for a key that has an effect."""
     name, known = split_key(key)
     if key in APPLICATION_KEYS or (known and (not name or name in names.known)):
         return None
     if len(key) > LONGEST:
         return Doubt("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    # Aliases hold dots too, so a key may be split in several places: the longest alias comes first.
+    # An alias may have dots, so a key may be split in several places. The longest alias comes first.
     for name, rest in _splits(key):
         if name in names.known:
             if rest in APPLICATION_KEYS:
@@ -118,14 +118,14 @@ def doubt(key: str, names: Names) -> Doubt | None:
     for _, rest in _splits(key):
         if rest in APPLICATION_KEYS:
             return _level(key, rest)
-    # A key that is spelt right can only have a wrong prefix.
+    # If the key is spelt right, only its prefix can be wrong.
     if not known and (near := nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS))):
         return _near(key, near)
     normal = {_normal(name): name for name in sorted(names.known)}
     for head, rest in _splits(key, "." if known else "._-"):
         if (alias := normal.get(_normal(head))) and (near := nearest(rest, IMAGE_KEYS)):
             return _near(key, near, alias)
-    # Left is a per-image key whose prefix names no entry, or an unknown key.
+    # What remains is a per-image key whose prefix is not that of an entry, or an unknown key.
     for head, rest in reversed(_splits(key)):
         if _normal(rest) in FORMER:
             return _former(key, head, rest)
@@ -137,7 +137,7 @@ def doubt(key: str, names: Names) -> Doubt | None:
 
 
 def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
-    """Every way to see an alias in front of a key, the longest alias first."""
+    """Return every way to split an alias off a key, the longest alias first."""
     return [(key[:i], key[i + 1 :]) for i in range(len(key) - 1, 0, -1) if key[i] in at]
 
 
@@ -172,7 +172,7 @@ def _orphan(key: str, head: str, known: str, names: Names) -> Doubt:
 
 
 def nearest(word: str, known: Iterable[str], most: int = MOST_LETTERS) -> str:
-    """The known key that equals a word, or differs from it in at most `most` letters; "" if no key does."""
+    """Return the known key that equals a word or differs from it in at most `most` letters, or ""."""
     normal, words = _normal(word), _words(word)
     best, least = "", most + 1
     for key in known:
@@ -194,9 +194,9 @@ def _words(key: str) -> Sequence[str]:
 
 
 def differ(one: str, other: str, limit: int) -> int:
-    """In how many letters two words differ (inserted, dropped, replaced or swapped), at most `limit`.
+    """Return in how many letters two words differ (inserted, dropped, replaced or swapped), but at most `limit`.
 
-    This is the Damerau-Levenshtein distance, cut off early: a manifest may hold long keys, and many.
+    This is the Damerau-Levenshtein distance. It stops early, because a manifest may have many long keys.
     """
     if abs(len(one) - len(other)) >= limit:
         return limit

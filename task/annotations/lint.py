@@ -1,7 +1,7 @@
-"""Finds every problem of an Application's annotations, and says what to write instead. Pure.
+"""Finds every problem in an Application's annotations, and says what to write instead. Pure.
 
-An annotation that would stop `run` is an error of `lint`, too. Typical mistakes from the issues of Argo CD Image
-Updater (AIU) have a message of their own.
+An annotation that would stop `run` is an error in `lint`, too. Typical mistakes from the issues of Argo CD Image
+Updater (AIU) have their own messages.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from task.templates.branch_name import check_branch_template
 
 Severity = Literal["error", "warning", "info"]
 OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
-# AIU reads these per image only, and users expect more (AIU issues 1122, 1142): here their Application-wide form counts
-# for every image.
+# AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their Application-wide form
+# counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
 # People copy examples, or write a template that nobody fills in (AIU issues 660 and 877).
 PLACEHOLDER = re.compile(
@@ -57,7 +57,7 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem, its place, and what to write."""
+    """One problem, its place, and what to write instead."""
 
     application: str
     key: str
@@ -66,11 +66,11 @@ class Finding:
     message: str
     hint: str
     origin: str  # "file:line" of the manifest; "" for an Application from a cluster or from Argo CD
-    field: str = ""  # of the ImageUpdater at `origin` that stands for the annotation: "allowTags"
+    field: str = ""  # of the ImageUpdater at `origin`, if that set the annotation: "allowTags"
 
 
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
-    """All problems of one Application's annotations, errors first."""
+    """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
     listed = dict(_misplaced(app.annotations.get("image-list", "")))
     # `_key` reports misspelt keys.
@@ -98,10 +98,11 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
 
 
 def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
-    """The problems of all Applications. One that an ApplicationSet or ImageUpdater makes is one finding.
+    """Return the problems of all Applications.
 
-    A template's own mistake is in every Application that it makes, with other values where a placeholder is. All other
-    mistakes come with a parameter: they are one only where the words are the same.
+    A problem that comes from an ApplicationSet or ImageUpdater is one finding. A template's own mistake is in every
+    Application that it makes, with other values at its placeholders. Any other mistake comes with a parameter, so such
+    findings are one only if their words are the same.
     """
     made = Counter[tuple[str, str]]()
     kin: dict[tuple[object, ...], list[_Member]] = {}
@@ -128,11 +129,11 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
     return tuple(told[at] for at in sorted(told))
 
 
-_Member = tuple[int, Application, Finding]  # the first is the place in the order
+_Member = tuple[int, Application, Finding]  # the first one is the place in the order
 
 
 def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
-    """The findings in groups, each with the same message, or with the same but for the Application's name."""
+    """Return groups of findings whose messages are the same, or differ only in the Application's name."""
     groups: dict[str, list[_Member]] = {}
     for member in members:
         _, app, one = member
@@ -148,7 +149,7 @@ def _without_name(app: Application, one: Finding, text: str) -> str:
 
 
 def _maker(app: Application, one: Finding) -> str:
-    """What makes this annotation of several Applications, or ""."""
+    """Return what made this annotation for several Applications, or ""."""
     if one.field:
         return f"ImageUpdater {app.resource}"
     return f"ApplicationSet {app.generated_by}" if app.generated_by else ""
@@ -164,19 +165,19 @@ def _finding(app: Application, key: str, severity: Severity, message: str, hint:
 
 
 def of_flaw(app: Application, flaw: Flaw) -> Finding:
-    """A flaw as a finding."""
+    """Return a flaw as a finding."""
     return Finding(app.key, flaw.key, flaw.value, flaw.severity, flaw.message, flaw.hint, *_place(app, flaw.key))
 
 
 def _place(app: Application, key: str) -> tuple[str, str]:
-    """The manifest that has the annotation, and the field of an ImageUpdater that stands for it."""
+    """Return the manifest that has the annotation, and the field if that is an ImageUpdater."""
     if key not in app.from_resource:
         return app.origin, ""
     return app.resource_origin, FIELDS.get(split_key(key)[1] or key, "spec")
 
 
 def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The pieces of an `image-list` that cannot be images, each with a message and a hint."""
+    """Yield the pieces of an `image-list` that cannot be images, each with a message and a hint."""
     pieces, entries = split_image_list(text), parse_image_list(text)
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
@@ -197,7 +198,7 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _key(app: Application, key: str) -> Iterator[Finding]:
-    """The problems of a key: it has no effect here, or AIU does not read it in this place."""
+    """Yield the problems of a key: it has no effect here, or AIU does not read it in this form."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
         message = f"{key} applies to every image here; AIU ignores it without an alias"
@@ -213,7 +214,7 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
             yield _finding(app, key, "info", message, f"write {name}={bare[0].text} in image-list")
             return
     if doubtful := doubt(key, names_of(app.annotations.get("image-list", ""))):
-        # A key whose alias resembles none was probably left over from an image that went.
+        # If the alias is similar to no other, the key was probably left over from a removed image.
         wrong = doubtful.kind in ("near", "level") or (doubtful.kind == "orphan" and doubtful.meant)
         yield _finding(app, key, "error" if wrong else "warning", doubtful.message, doubtful.hint)
     elif key not in app.from_resource and not NAME.fullmatch(key):
@@ -221,12 +222,12 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
         message = f"Kubernetes refuses the annotation {key!r}: behind the prefix, a name has up to 63 letters, digits, "
         hint = f"write {fixed}" if NAME.fullmatch(fixed) else "use a shorter alias, of letters and digits"
         yield _finding(app, key, "error", f"{message}'-', '_' and '.'", hint)
-    elif (key in OURS or known in OURS) and key not in app.from_resource:  # AIU reads its own resource
+    elif (key in OURS or known in OURS) and key not in app.from_resource:  # but AIU reads its own resource
         yield _finding(app, key, "info", f"{known or key} works here; AIU ignores it", "")
 
 
 def _value(app: Application, key: str) -> Iterator[Finding]:
-    """The problems of a value that would show only when a run asks the registry."""
+    """Yield the problems of a value that would otherwise show only when a run asks the registry."""
     value = app.annotations[key]
     if not value:
         return
@@ -260,7 +261,7 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
 
 
 def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
-    """Mistakes that show only when all settings of an entry are looked at together."""
+    """Yield mistakes that show only when all settings of an entry are compared."""
     text = app.annotations.get("image-list", "")
     entries = [entry for entry in parse_image_list(text) if isinstance(entry, Entry) and entry.text not in misplaced]
     aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
@@ -302,7 +303,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
 
 
 def _alias(app: Application, alias: str) -> Finding:
-    """What is wrong with an alias that no annotation's name begins with."""
+    """Return the finding about an alias that no annotation's name can begin with."""
     plain = alias.replace("/", "-")
     if ALIAS.fullmatch(plain):
         message = (
@@ -316,7 +317,10 @@ def _alias(app: Application, alias: str) -> Finding:
 
 
 def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Finding]:
-    """Mistakes in Helm keys: a key takes a parameter's name or a value's path, and people write the value itself."""
+    """Yield mistakes in Helm keys.
+
+    A key takes a parameter's name or a value's path, but people write the value itself.
+    """
     name, tag, spec = (own.get(f"helm.image-{what}", Setting()) for what in ("name", "tag", "spec"))
     for setting, sample in ((name, "image.repository"), (tag, "image.tag"), (spec, "image")):
         key, value = setting.key, setting.value
@@ -349,7 +353,10 @@ def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> It
 
 
 def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Finding]:
-    """Keys of two types for one image: AIU 0.x takes those of the Application's type, 1.x refuses the Application."""
+    """Yield a warning if one image has keys of two types.
+
+    AIU 0.x uses those of the Application's type, and 1.x refuses the Application.
+    """
     first = {
         kind: setting
         for kind in ("helm", "kustomize", "plugin")
@@ -369,7 +376,7 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
 
 
 def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Finding]:
-    """Mistakes that show only when the settings of an entry are looked at with the defaults."""
+    """Yield mistakes that show only when the settings of an entry are combined with the defaults."""
     for one in readings:
         # As in AIU, these strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
         if one.entry.constraint and one.policy.strategy in ("newest-build", "alphabetical"):
@@ -391,7 +398,7 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Fi
 
 
 def _shared(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding]:
-    """Two images that are written to one Helm value: each event would undo the other's."""
+    """Yield a mistake for two images that are written to one Helm value: each event would undo the other's."""
     taken: dict[tuple[str, str], str] = {}
     for sub in asked:
         if sub.target != "helmvalues" and (sub.target not in ("override", "file") or sub.source.kind != "Helm"):
@@ -409,7 +416,7 @@ def _shared(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding
 
 
 def _targets(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding]:
-    """Mistakes that show only when a target is looked at with its keys and its source."""
+    """Yield mistakes that show only when a target is compared with its keys and its source."""
     for sub in asked:
         if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
             yield _finding(
@@ -433,7 +440,7 @@ def _targets(app: Application, asked: Iterable[Subscription]) -> Iterator[Findin
 
 
 def _head(app: Application) -> Iterator[Finding]:
-    """The mistake in the template of a head branch."""
+    """Yield the mistake in the template of a head branch."""
     with suppress(Malformed):
         _, head = git_branch(app.annotations.get("git-branch", ""))
         try:
@@ -445,7 +452,7 @@ def _head(app: Application) -> Iterator[Finding]:
 
 
 def _meant_from_the_root(sub: Subscription) -> str:
-    """The values file that a relative path names if it is read from the root, or "".
+    """Return the values file that a relative path means if it is read from the root, or "".
 
     People expect paths to begin there (AIU issue 1518).
     """

@@ -1,4 +1,4 @@
-"""Which Applications are considered: `--application`, `--namespace`, `--project`, `--selector`."""
+"""Selects Applications by `--application`, `--namespace`, `--project` and `--selector`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from task.model import Application
 
 @dataclass(frozen=True)
 class Narrow:
-    """The Applications to consider. An Application must fit every part that is given, by one value of it."""
+    """The Applications to consider. An Application must fit one value of every given part."""
 
     names: tuple[str, ...] = ()  # globs of `name` or `namespace/name`
     namespaces: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Narrow:
 
 
 def considered(app: Application, narrow: Narrow) -> bool:
-    """Whether an Application fits every part. Raises `UsageError` for an invalid selector."""
+    """Tell whether an Application fits every part. Raises `UsageError` for an invalid selector."""
     return (
         (not narrow.names or any(fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in narrow.names))
         and (not narrow.namespaces or any(fnmatchcase(app.namespace, glob) for glob in narrow.namespaces))
@@ -33,12 +33,12 @@ def considered(app: Application, narrow: Narrow) -> bool:
 
 
 def check_selector(narrow: Narrow) -> None:
-    """Raise `UsageError` for a selector that cannot be read, before any server is asked."""
+    """Raise `UsageError` for an invalid selector, before any server is asked."""
     _selector(narrow.selector)
 
 
 def is_glob(text: str) -> bool:
-    """Whether the text is a glob, which may fit several Applications."""
+    """Tell whether the text is a glob, which may fit several Applications."""
     return any(char in text for char in "*?[")
 
 
@@ -47,11 +47,11 @@ class Requirement:
     """One part of a Kubernetes label selector."""
 
     key: str
-    operator: str  # of OPERATORS
+    operator: str  # one of OPERATORS
     values: tuple[str, ...] = ()
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels meet the requirement; as in Kubernetes, a missing label meets `NotIn`."""
+        """Tell whether the labels meet the requirement. As in Kubernetes, a missing label meets `NotIn`."""
         if self.operator in ("Exists", "DoesNotExist"):
             return (self.key in labels) == (self.operator == "Exists")
         return (labels.get(self.key) in self.values) == (self.operator == "In")
@@ -65,7 +65,7 @@ _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
 
 @lru_cache(maxsize=16)
 def _selector(text: str) -> tuple[Requirement, ...]:
-    """The requirements of `a=b,c in (d,e),!f`, in kubectl's grammar. Raises `UsageError`."""
+    """Return the requirements of `a=b,c in (d,e),!f`, in kubectl's grammar. Raises `UsageError`."""
     requirements = []
     for part in filter(None, map(str.strip, re.findall(r"(?:[^,()]|\([^()]*\))+", text))):
         if match := _SET.fullmatch(part) or _EQUAL.fullmatch(part):

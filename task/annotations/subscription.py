@@ -1,7 +1,7 @@
-"""Turns an Application into the Subscriptions that its annotations ask for, and the flaws of these annotations.
+"""Turns an Application into the Subscriptions that its annotations ask for, and finds flaws in these annotations.
 
-An entry with an error gets no Subscription: a broken rule never lets a tag through. AIU logs a warning and goes on
-with another meaning: an unknown strategy, for example, is semver to it.
+An entry with an error gets no Subscription, so that a broken rule never lets a tag through. AIU logs a warning and
+continues with another meaning: for example, it uses semver for an unknown strategy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from task.model import Application, Claim, Entry, Flaw, Strategy, Subscribed, Su
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the command line sets for all Applications."""
+    """The settings of the command line for all Applications."""
 
     argocd_namespace: str = "argocd"
     strategy: Strategy = "semver"
@@ -31,9 +31,10 @@ class Defaults:
 
 
 def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collection[str] | None = None) -> Subscribed:
-    """All Subscriptions of an Application, one for each entry and write-back target, and every flaw of its annotations.
+    """Return all Subscriptions of an Application, and every flaw in its annotations.
 
-    With `wanted`, Subscriptions are made only for images of these identities.
+    There is one Subscription for each entry and write-back target. With `wanted`, there are Subscriptions only for
+    images with these identities.
     """
     listed = _image_list(tuple(app.annotations.items()), defaults)
     flaws = list(listed.flaws)
@@ -62,9 +63,10 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
 def attempted(
     app: Application, defaults: Defaults = Defaults()
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
-    """What the entries of an Application ask for, and where, as if its mistakes were not there: one hides no other.
+    """Return what the entries of an Application ask for, and where, as if it had no mistakes.
 
-    For `lint` alone. Entries with a misspelt key are left out: they lack what that key says.
+    Only `lint` needs this, so that one mistake hides no other. Entries with a misspelt key are left out, because they
+    lack the setting of that key.
     """
     listed = _image_list(tuple(app.annotations.items()), defaults)
     readings = tuple(one for _, one in listed.readable)
@@ -84,7 +86,7 @@ def _subscriptions(
         Subscription(
             application=app,
             entry=reading.entry,
-            # A signature belongs to a digest, so that is what has to be written.
+            # A signature belongs to a digest, so the digest has to be written.
             policy=replace(reading.policy, pin_digest=True) if key else reading.policy,
             keys=reading.keys,
             source=where.source,
@@ -109,7 +111,10 @@ def _subscriptions(
 
 
 def _of_every_entry(app: Application, entries: Sequence[Entry], error: Faulty | TaskError) -> list[Flaw]:
-    """One flaw for each entry; for a broken annotation one flaw without an entry where no entry can be parsed."""
+    """Return one flaw for each entry.
+
+    If no entry can be parsed, return one flaw without an entry for a broken annotation.
+    """
     if isinstance(error, Faulty):
         flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
         return [replace(flaw, text=entry.text, entry=entry) for entry in entries] or [flaw]
@@ -120,10 +125,10 @@ def _of_every_entry(app: Application, entries: Sequence[Entry], error: Faulty | 
 
 @dataclass(frozen=True)
 class _ImageList:
-    """What a set of annotations asks for, apart from where it is written."""
+    """What a set of annotations asks for, except where it is written."""
 
     entries: tuple[Entry, ...]
-    # The identity of each image, and its entry, without those that have a misspelt key.
+    # The identity and the entry of each image, without entries that have a misspelt key.
     readable: tuple[tuple[str, EntryReading], ...]
     managed: tuple[str, ...]
     claims: tuple[Claim, ...]
@@ -131,7 +136,7 @@ class _ImageList:
     strategies: Mapping[str, Strategy | None]  # by the entries' texts
 
 
-@lru_cache(maxsize=4096)  # the Applications of one generator carry the same annotations
+@lru_cache(maxsize=4096)  # the Applications of one generator have the same annotations
 def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _ImageList:
     by_key = dict(annotations)
     text = by_key.get("image-list", "")
@@ -154,7 +159,7 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
             reading.entry.alias, reading.entry.image.identity, reading.keys.kustomize_name, reading.keys.manifests_name
         )
         for reading in readings
-        if len(readings) > 1  # claims settle which of several entries owns a place
+        if len(readings) > 1  # claims decide which of several entries owns a place
     )
     misspelt = _misspelt(by_key, entries, aliases, index)
     stopped = {flaw.text for flaw in misspelt}
@@ -174,7 +179,7 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
 def _misspelt(
     annotations: Mapping[str, str], entries: Sequence[Entry], aliases: frozenset[str], index: Index
 ) -> list[Flaw]:
-    """The flaws of misspelt rules and places: each stops every entry that it would govern.
+    """Return the flaws for misspelt rules and places. Each one stops every entry that it would govern.
 
     AIU, and version 0.1, ignored a misspelt `allow-tags` and let every tag through.
     """
@@ -185,7 +190,7 @@ def _misspelt(
             continue
         for entry in entries:
             names = keys.prefixes(entry, aliases)
-            own = any(name in index.get(doubt.meant, ()) for name in names)  # hides the form for the whole Application
+            own = any(name in index.get(doubt.meant, ()) for name in names)  # hides the Application-wide form
             if doubt.name in names or (not doubt.name and not own):
                 flaws.append(Flaw(entry.text, entry, key, value, doubt.message, doubt.hint, misspelt=True))
     return flaws

@@ -1,7 +1,7 @@
-"""Resolves where an update of an Application goes: repository, branches and targets, from its annotations.
+"""Finds out where an update of an Application goes: repository, branches and targets, from its annotations.
 
-Of a multi-source Application AIU takes a source of the type that the target asks for, and so does `choose_source`. A
-`chart:` source is a Helm repository and never cloned as Git.
+For a multi-source Application, AIU uses a source of the type that the target needs, and so does `choose_source`. A
+`chart:` source is a Helm repository, and is never cloned with Git.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"
 TARGETS = ("kustomization", "helmvalues", "manifests")
 MANIFESTS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-# AIU takes these words for file names, and writes files that nobody reads (AIU issues 867, 934). People mean:
+# AIU takes these words for file names, and writes files that nobody reads (AIU issues 867, 934). What people mean:
 MEANT: Mapping[str, str] = {
     "helm": "helmvalues",
     "values": "helmvalues",
@@ -39,7 +39,7 @@ WAY_OUT_OF_CHARTS = (
 
 @dataclass(frozen=True)
 class Where:
-    """One write-back target, resolved as far as possible without looking into Git."""
+    """One write-back target, resolved as far as possible without reading Git."""
 
     target: str  # "override", "kustomization", "helmvalues", "manifests", "file"
     path: str
@@ -54,19 +54,22 @@ class Where:
 
 
 def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
-    """All write-back targets of an Application.
+    """Return all write-back targets of an Application.
 
-    Raises `Faulty` for an unusable annotation, `SourceError` or `TargetError` for a place that cannot be written.
+    Raises `Faulty` for an unusable annotation, and `SourceError` or `TargetError` for a place that cannot be written.
     """
     method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
     base, head = git_branch(app.annotations.get("git-branch", ""))
-    # A target that is named twice is written once.
+    # A duplicate target is written once.
     places = dict.fromkeys(_where(app, text, argocd_namespace) for text in _texts(app))
     return _settled(places, base, head, method, credentials)
 
 
 def readable(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
-    """The write-back targets that can be read, as if what is wrong beside them were not there. For `lint` alone."""
+    """Return the write-back targets that can be parsed, as if the other annotations had no mistakes.
+
+    Only `lint` needs this.
+    """
     method, parts, places = ("git", ""), ("", ""), dict[Where, None]()
     with suppress(Faulty):
         method = write_back_method(app.annotations.get("write-back-method", ""))
@@ -83,7 +86,7 @@ def _settled(places: Iterable[Where], base: str, head: str, method: str, credent
     wheres = []
     for place in places:
         branch = base or place.base
-        # To Argo CD an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main` is `main`.
+        # For Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main` is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
         is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(MANIFESTS)
         folder = place.path if is_folder else posixpath.dirname(place.path)
@@ -95,7 +98,7 @@ def _settled(places: Iterable[Where], base: str, head: str, method: str, credent
 
 
 def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceError | TargetError, ...]:
-    """All errors that keep an Application from being written; `write_backs` raises one of them."""
+    """Return all errors that keep an Application from being updated. `write_backs` raises one of them."""
     errors: list[Faulty | SourceError | TargetError] = []
     for read, key in ((write_back_method, "write-back-method"), (git_branch, "git-branch")):
         try:
@@ -103,7 +106,7 @@ def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceEr
         except Faulty as error:
             errors.append(error)
     try:
-        choose_source(app, "")  # which a target that cannot be read does not come to
+        choose_source(app, "")  # `_where` does not get there if the target is broken
     except (Faulty, SourceError) as error:
         errors.append(error)
     for text in _texts(app):
@@ -115,14 +118,14 @@ def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceEr
 
 
 def _texts(app: Application) -> list[str]:
-    # AIU knows one target; several, with commas between them, are ours.
+    # In AIU, there is only one target. Several, separated by commas, are our addition.
     return [text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()] or [""]
 
 
 def _where(app: Application, text: str, argocd_namespace: str) -> Where:
     target, path = _target(text)
     source = choose_source(app, FORCED.get(target, ""))
-    # As in a chart's `valueFiles`, `$ref` is the root of the repository that the source with this `ref` names.
+    # As in a chart's `valueFiles`, `$ref` is the root of the repository of the source with this `ref`.
     if target == "helmvalues" and path.startswith("$"):
         ref, _, rest = path[1:].partition("/")
         named = next((other for other in app.sources if other.ref == ref), None)
@@ -151,7 +154,7 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
 
 
 def _target(text: str) -> tuple[str, str]:
-    """The kind and the path, as written, of a `write-back-target`."""
+    """Return the kind and the path, as written, of a `write-back-target`. Raises `Faulty`."""
     word, colon, path = text.partition(":")
     word, path = word.strip(), path.strip()
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
@@ -162,7 +165,7 @@ def _target(text: str) -> tuple[str, str]:
         return word, path
     if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS)):
         raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}")
-    # AIU compares only the beginning: `kustomizationX` and `helmvalues.yaml` are these targets to it.
+    # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these targets.
     for known in FORCED:
         if text.startswith(known):
             if posixpath.basename(text) in KUSTOMIZATIONS:
@@ -182,7 +185,7 @@ def _target(text: str) -> tuple[str, str]:
 
 
 def choose_source(app: Application, forced: Kind) -> Source:
-    """The source that an update is written for: by `write-back-source`, else by type as AIU chooses it."""
+    """Return the source that an update is written for: by `write-back-source`, else by type, as in AIU."""
     if not app.sources:
         raise SourceError("the Application has no source", hint="give it spec.source or spec.sources")
     if name := app.annotations.get("write-back-source", ""):
@@ -201,9 +204,10 @@ def choose_source(app: Application, forced: Kind) -> Source:
 
 
 def _repository(app: Application, source: Source) -> tuple[str, str]:
-    """The repository to write to and its revision; with `git-repository`, the revision of the source with that URL.
+    """Return the repository to write to, and its revision.
 
-    AIU, as of v0.16, compares the two URLs literally.
+    With `git-repository`, that is the revision of the source with that URL. Since v0.16, AIU compares the two URLs
+    literally.
     """
     other = app.annotations.get("git-repository", "")
     if not other:
@@ -217,20 +221,20 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
-    """The override file's name by Argo CD's rule, and the other spelling.
+    """Return the override file's name by Argo CD's rule, and the other spelling.
 
-    Argo CD prefixes the namespace exactly when the Application lives outside the control plane's namespace (argo-cd
-    util/argo, AppInstanceName). AIU compares with its own namespace, and so writes files that nobody reads when it
-    runs elsewhere (AIU issues 963, 1343).
+    Argo CD adds the namespace as a prefix if the Application is outside the control plane's namespace (argo-cd
+    util/argo, AppInstanceName). AIU compares with its own namespace, so if it runs elsewhere, it writes files that
+    nobody reads (AIU issues 963, 1343).
     """
     plain, prefixed = f".argocd-source-{app.name}.yaml", f".argocd-source-{app.namespace}_{app.name}.yaml"
     return (plain, prefixed) if app.namespace in ("", argocd_namespace) else (prefixed, plain)
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
-    """`path`, relative to `folder` or, with a leading "/", to the root, in normal form.
+    """Return `path` in normal form, relative to `folder`, or to the root if it begins with "/".
 
-    Raises `SourceError` or `TargetError` for a path outside the repository. AIU does not confine `..`.
+    Raises `SourceError` or `TargetError` for a path outside the repository. AIU does not restrict `..`.
     """
     error = SourceError if what == "source" else TargetError
     joined = path if path.startswith("/") else f"{folder}/{path}"

@@ -1,10 +1,10 @@
-"""Makes a build's identity from `--sequence`, `--source-commit`, `--source-repository` and `--created`. Pure.
+"""Finds out which build this is, from `--sequence`, `--source-commit`, `--source-repository` and `--created`. Pure.
 
-The CI system's variables fill in what the options leave open, as long as the job is the build itself. Where
-`--source-commit` or `--source-repository` name another source than the job's own, the job only deploys, and its number
-says nothing about the build's age. Tekton and Argo Workflows have no variables of their own: their manifests pass on
-`IMAGE_UPDATE_SEQUENCE` and the like. CircleCI's configuration has to do the same (`<< pipeline.number >>`): its jobs
-know only `CIRCLE_BUILD_NUM`, which counts jobs, and grows when an old workflow is run again.
+The CI system's variables complete the options if the job itself is the build. If `--source-commit` or
+`--source-repository` name another source than the job's own, the job only deploys, and its number says nothing about
+the age of the build. Tekton and Argo Workflows have no variables of their own, so their manifests pass on
+`IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration has to do the same (`<< pipeline.number >>`): its jobs know
+only `CIRCLE_BUILD_NUM`, which counts jobs, and grows when an old workflow is run again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
-# Reproducible builds write these days for "no date": the epoch (Jib one second later), ZIP's and Go's first day.
+# For "no date", reproducible builds use these days: the epoch (Jib adds one second), ZIP's and Go's first day.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
-# The number of the run and the counters that it may belong to, as templates of variables. The first system whose
-# variables are set counts. Numbers of two counters are never compared.
+# The number of the run, and the counters that it may belong to, as templates with variables. The first system whose
+# variables are set is used. Numbers of two counters are never compared.
 _COUNTERS = (
     (  # GitHub, Gitea and Forgejo Actions: counted per workflow; running again keeps the number
         "{GITHUB_RUN_NUMBER}",
@@ -50,10 +50,10 @@ def build_of(
     environ: Mapping[str, str], *, sequence: str = "", source_commit: str = "", source_repository: str = "",
     created: str = "",
 ) -> Build:  # fmt: skip
-    """The build's identity, from the options first, then from the CI system's variables.
+    """Return the build's identity, from the options first, then from the CI system's variables.
 
-    The repository has no login; the time is RFC 3339 in UTC, or "" if it only says "no date". Raises `UsageError`
-    for an invalid option.
+    The repository is without a login. The time is RFC 3339 in UTC, or "" if it only means "no date". Raises
+    `UsageError` for an invalid option.
     """
     number, counter, time = sequence_of(sequence), "", created_of(created)
     commit, repository = source_commit.strip().lower(), source_repository.strip()
@@ -61,14 +61,14 @@ def build_of(
     if _is_the_build(job, commit, repository):
         if number is None:
             number, counter = _counted(environ)
-        # Buildkite's BUILDKITE_COMMIT may be `HEAD`; others may hold a branch's name.
+        # Buildkite's BUILDKITE_COMMIT may be `HEAD`, and others may have a branch's name.
         commit = commit or (job.commit.lower() if _COMMIT.fullmatch(job.commit) else "")
         repository = repository or job.repository
     return Build(sequence=number, counter=counter, commit=commit, repository=without_login(repository), created=time)
 
 
 def sequence_of(text: str) -> int | None:
-    """The number of `--sequence`, None for "". Raises `UsageError` for anything but 1 to 20 digits."""
+    """Return the number in `--sequence`, or None for "". Raises `UsageError` for anything but 1 to 20 digits."""
     text = text.strip()
     if text and not _NUMBER.fullmatch(text):
         raise UsageError(
@@ -79,7 +79,10 @@ def sequence_of(text: str) -> int | None:
 
 
 def created_of(text: str) -> str:
-    """The time of `--created` as RFC 3339 in UTC; "" for "" and for "no date". Raises `UsageError` for other texts."""
+    """Return the time in `--created` as RFC 3339 in UTC, or "" for "" and for "no date".
+
+    Raises `UsageError` for other texts.
+    """
     text = text.strip()
     if not text:
         return ""
@@ -98,7 +101,7 @@ def created_of(text: str) -> str:
 
 
 def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
-    """Whether the job's own source is the build's source, as far as both are known."""
+    """Tell whether the job's own source is the build's source, as far as both are known."""
     own = job.commit.lower()
     if commit and own and not (commit.startswith(own) or own.startswith(commit)):
         return False
@@ -106,7 +109,7 @@ def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
 
 
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
-    """The number of this run, and the counter that it belongs to."""
+    """Return the number of this run, and its counter, or (None, "")."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)  # owner/repository/file@ref
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}

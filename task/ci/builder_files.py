@@ -1,4 +1,4 @@
-"""Reads the files that `--images-from` names; `task.ci.builders` parses them."""
+"""Reads the files in `--images-from`. `task.ci.builders` parses them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from task.ci.builders import Built, built
 from task.errors import Malformed, UsageError
 from task.files import read_file
 
-LARGEST = 10_000_000  # bytes; buildx' metadata with full provenance has some hundred thousand
+LARGEST = 10_000_000  # bytes; buildx metadata with full provenance has a few hundred thousand
 
 
 def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
-    """The content of each file, in order. Raises a `UsageError` that names the file."""
+    """Return the content of each file, in order. Raises `UsageError`, which names the file."""
     files = []
     for path in paths:
         try:

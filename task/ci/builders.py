@@ -1,7 +1,7 @@
-"""Parses the files in which builders name the images that they have pushed. Pure; the content alone decides the format.
+"""Parses files in which builders name the images that they pushed. Pure. The content alone determines the format.
 
-Known are BuildKit's and buildx' metadata (also of `bake`), kaniko's digest and image-name files, ko's image refs, Jib's
-jib-image.json, Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
+Supported are the metadata of BuildKit and buildx (also of `bake`), kaniko's digest and image-name files, ko's image
+refs, Jib's jib-image.json, Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ KNOWN = (
     "the known formats are BuildKit and buildx metadata, kaniko's digest and image-name files, ko --image-refs, "
     "jib-image.json, skaffold --file-output, goreleaser's artifacts.json and Tekton's IMAGES"
 )
-MOST = 1000  # images of one file; no build makes more
+MOST = 1000  # images in one file; no build makes more
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-# An error quotes only words that look like this: by mistake somebody may name a file of passwords.
+# An error quotes only words that look like this, because somebody may give a file of passwords by mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _SHOWN = 6
 
 
 @dataclass(frozen=True)
 class Built:
-    """The images of one file."""
+    """The images in one file."""
 
     references: tuple[str, ...] = ()  # each with a tag or a digest
-    digest: str = ""  # of an image whose name the pipeline gives: kaniko's --digest-file holds nothing else
+    digest: str = ""  # of an image whose name the pipeline gives, because kaniko's --digest-file has nothing else
 
 
 def built(text: str) -> Built:
-    """The images that a builder's file names.
+    """Return the images in a builder's file.
 
-    Raises `Malformed` for a text of no known format or of two possible ones, and says what the text has.
+    Raises `Malformed` if the text has no known format or may have two, and says what is in it.
     """
     text = text.removeprefix("\ufeff").strip()
     if not text:
@@ -60,9 +60,9 @@ def built(text: str) -> Built:
 
 
 def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tuple[tuple[str, ...], str]:
-    """The references and the digest for `event_images`: those of the options, joined with those of the files.
+    """Return the references and the digest for `event_images`: those of the options and those of the files.
 
-    A digest that a builder names without a tag is given to the tags of that repository without a digest: they are one
+    If a builder names a digest without a tag, tags of the same repository without a digest get it, because they are one
     build. Raises `UsageError` for two digests of one image.
     """
     files = tuple(files)
@@ -74,7 +74,7 @@ def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tup
     images = [parse_image(text) for text in references]
     try:
         named = [*parse_images(given), *images]
-    except Malformed:  # `event_images` reports what is wrong with --image
+    except Malformed:  # `event_images` reports the mistake in --image
         return (*given, *references), next(iter(digests), "")
     bare = {image.identity: image.digest for image in images if not image.tag}
     tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
@@ -109,7 +109,7 @@ def _of_list(items: list[Any]) -> Built:
 
 
 def _seen(document: Mapping[str, Any]) -> str:
-    """The keys of an object, for a message. Its values may be secrets and are not shown."""
+    """Return the keys of an object, for a message. Its values may be secrets, and are not shown."""
     names = [repr(key[:40]) for key in document][:_SHOWN]
     more = f" and {len(document) - _SHOWN} more" if len(document) > _SHOWN else ""
     return f"a JSON object with {', '.join(names)}{more}" if names else "an empty JSON object"
@@ -155,7 +155,10 @@ def _skaffold(document: Mapping[str, Any]) -> Built:
 
 
 def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
-    """The images of goreleaser's artifacts. Images of single platforms are left out where a manifest joins them."""
+    """Return the images in goreleaser's artifacts.
+
+    Images for single platforms are left out if there is a manifest that joins them.
+    """
     of_images = [item for item in items if re.search(r"\bDocker (Image|Manifest)\b", str(item["type"]))]
     if not of_images:
         kinds = ", ".join(repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN])
@@ -173,7 +176,7 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
 
 
 FORMATS: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Built]]] = {
-    # A buildx build that was not pushed names its own record only.
+    # A buildx build that was not pushed has only its own record.
     "buildx metadata": (lambda document: _has_metadata(document) or set(document) == {"buildx.build.ref"}, _buildkit),
     "metadata of buildx bake": (lambda document: any(map(_has_metadata, document.values())), _bake),
     "jib-image.json": (lambda document: {"image", "imageDigest"} <= set(document), _jib),
@@ -215,7 +218,7 @@ def _of_words(text: str) -> Built:
 
 
 def _reference(text: str) -> str:
-    """The text itself. Raises `Malformed` unless it is a reference with a tag or a digest."""
+    """Return the text itself. Raises `Malformed` unless it is a reference with a tag or a digest."""
     try:
         image = parse_image(text)
     except Malformed as problem:
@@ -226,7 +229,7 @@ def _reference(text: str) -> str:
 
 
 def _with_digest(name: str, digest: str) -> str:
-    """The name with the digest, unless it has one. Raises `Malformed` for two different digests."""
+    """Return the name with the digest, unless it has one already. Raises `Malformed` for two different digests."""
     before = name.partition("@")[2]
     if before and digest and before != digest:
         raise Malformed(f"two different digests for one image ({before[:19]}…, {digest[:19]}…)", "build it again")

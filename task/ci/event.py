@@ -11,13 +11,16 @@ from task.image import parse_images
 from task.model import Image
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # a password is neither shown nor advised
+LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # a password must not be shown, and not be in advice
 VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)+(?:[-+_.].*)?|latest|v[0-9]+")
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # as the OCI distribution specification has it
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribution specification
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
-    """The images just built, each with a tag or a digest. Raises a `UsageError` that names the option to correct."""
+    """Return the images that were just built, each with a tag or a digest.
+
+    Raises `UsageError`, which names the option to correct.
+    """
     try:
         images = parse_images(references)
     except Malformed as error:
@@ -50,7 +53,7 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
         if other := next((image.tag for image in images if image.tag not in ("", tag)), ""):
             raise UsageError(f"--image and --tag differ in the tag ({other}, {tag})", hint="give one of them")
         images = tuple(replace(image, tag=tag) for image in images)
-    # One image for each repository and tag. A digest given once counts for all spellings of the repository.
+    # One image for each repository and tag. A digest that is given once counts for all spellings of the repository.
     distinct: dict[tuple[str, str], Image] = {}
     for image in images:
         if not image.tag and not image.digest:
@@ -73,5 +76,5 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
 
 
 def without_login(sentence: str) -> str:
-    """A message about a reference, without the user name and password that somebody wrote into it."""
+    """Return a message about a reference, without a user name and password in it."""
     return LOGIN.sub(r"\1", sentence)

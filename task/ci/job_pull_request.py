@@ -1,4 +1,4 @@
-"""Which pull request a CI job runs for, by the CI system's variables and GitHub's event file."""
+"""Finds out which pull request a CI job runs for, from the CI system's variables and GitHub's event file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class RequestEvent(NamedTuple):
 
 
 class RequestVariables(NamedTuple):
-    """What a CI system says of it."""
+    """The variables of a CI system for the pull request."""
 
-    system: str  # the variable that tells this system from others
+    system: str  # the variable that distinguishes this system from others
     numbers: tuple[str, ...]  # variables; the first that is set counts
     repositories: tuple[str, ...]  # templates of variables
     hint: str
@@ -46,7 +46,7 @@ SYSTEMS = (
         ("{BITBUCKET_GIT_HTTP_ORIGIN}",),
         "put it under pull-requests: in bitbucket-pipelines.yml",
     ),
-    RequestVariables(  # the number is set for GitHub's repositories, where the id is another one
+    RequestVariables(  # for GitHub's repositories, the number is set, and the id is something else
         "TF_BUILD",
         ("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID"),
         ("{BUILD_REPOSITORY_URI}",),
@@ -61,7 +61,7 @@ SYSTEMS = (
 
 
 def request_event(environ: Mapping[str, str]) -> RequestEvent:
-    """The pull request of this job. Raises `UsageError`, which names the variables that do not tell it."""
+    """Return the pull request of this job. Raises `UsageError`, which names the variables that are missing."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's names
         return _of_actions(known)
@@ -86,7 +86,10 @@ def request_event(environ: Mapping[str, str]) -> RequestEvent:
 
 
 def _of_actions(known: Mapping[str, str]) -> RequestEvent:
-    """The reference names it; else the event, where the reference is the base branch (`pull_request_target`)."""
+    """Return the pull request in the reference, else the one in the event.
+
+    In `pull_request_target`, the reference is the base branch.
+    """
     repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", known)
     if not repository:
         raise UsageError("--comment: the pull request's repository is not known", hint="set GITHUB_SERVER_URL")
@@ -103,7 +106,7 @@ def _of_actions(known: Mapping[str, str]) -> RequestEvent:
 
 
 def _in_the_event(path: str) -> str:
-    """The number in the event's file; "" if there is none, or the file cannot be read."""
+    """Return the number in the event's file, or "" if there is none, or the file cannot be read."""
     try:
         event: Any = json.loads(read_text(path)) if path else {}
         request = event.get("pull_request") or (event["issue"] if event.get("issue", {}).get("pull_request") else {})

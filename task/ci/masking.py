@@ -1,7 +1,7 @@
 """Tells GitHub's runner which secrets to hide in the log, before anything is written there.
 
-The runner hides the values that a workflow takes from `secrets`. It does not know a token that another step made, or
-one in a variable of a self-hosted runner. We print no secret, but git, ssh or a server may do so in their messages.
+The runner hides values that a workflow takes from `secrets`. It does not know a token from another step, or one in a
+variable of a self-hosted runner. We print no secret, but git, ssh or a server may do so in their messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FRAMES = ("-----BEGIN ", "-----END ")
 
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Masks the values of these variables, line by line, also in the encodings of URLs and Basic headers."""
+    """Mask the values of these variables, line by line, also as encoded in URLs and Basic headers."""
     values: dict[str, None] = {}
     for line in (line for name in names for line in environ.get(name, "").splitlines()):
         text = line.strip()
@@ -26,6 +26,6 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
             encoded = b64encode(text.encode(errors="surrogateescape")).decode()
             values |= dict.fromkeys((text, quote(text, safe=""), encoded))
     out = stream or sys.stderr
-    with suppress(OSError):  # a log that cannot be written shows no secret either
+    with suppress(OSError):  # if the log cannot be written, it shows no secret either
         out.write("".join(f"::add-mask::{value.replace('%', '%25')}\n" for value in values))
         out.flush()

@@ -16,7 +16,7 @@ GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
 def check_places(output: OutputSettings, environ: Mapping[str, str]) -> None:
-    """Raises `UsageError` for a place that cannot be written. To be called before anything is done."""
+    """Raise `UsageError` for a place that cannot be written. Call this before anything is done."""
     places = {
         "--results-dir": _folder(output) if output.results_dir else "",
         "--report": _report(output),
@@ -39,14 +39,14 @@ def check_places(output: OutputSettings, environ: Mapping[str, str]) -> None:
 
 
 def publish(report: Report, output: OutputSettings, environ: Mapping[str, str]) -> list[UsageError]:
-    """Writes the report to all places, and returns an error for each place that could not be written."""
+    """Write the report to all places, and return an error for each place that could not be written."""
     named = results(report)
     writes = [("--report", _report(output), json_text(report), "w")] if output.report else []
     if output.results_dir:
         writes += [("--results-dir", os.path.join(_folder(output), name), text, "w") for name, text in named.items()]
     if output.dotenv:
         writes.append(("--dotenv", output.dotenv, dotenv(named), "w"))
-    # GitHub's files belong to all steps of the job: a step appends to them.
+    # GitHub's files belong to all steps of the job, so a step appends to them.
     if path := environ.get("GITHUB_OUTPUT"):
         writes.append(("GITHUB_OUTPUT", path, github_output(named), "a"))
     if path := environ.get("GITHUB_STEP_SUMMARY"):
@@ -69,7 +69,7 @@ def publish(report: Report, output: OutputSettings, environ: Mapping[str, str]) 
 
 
 def shown(report: Report, environ: Mapping[str, str]) -> str:
-    """The report for people: a table with colours on a terminal, plain text for pipes and logs."""
+    """Return the report for people: a table with colours on a terminal, plain text for pipes and logs."""
     if console := stdout_console(environ):
         from task.output.report_table import table  # noqa: PLC0415 - rich is for terminals: see `console.py`
 
@@ -78,7 +78,7 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
 
 
 def _folder(output: OutputSettings) -> str:
-    """The folder of the results, without `FILE/..`.
+    """Return the folder of the results, without `FILE/..`.
 
     A Tekton StepAction knows the path of each result, but not their folder: it passes `<path of a result>/..`.
     """
@@ -86,7 +86,7 @@ def _folder(output: OutputSettings) -> str:
 
 
 def _report(output: OutputSettings) -> str:
-    """The report's file; in a folder, such as Tekton's workspace `report`, it is called report.json."""
+    """Return the path of the report. In a folder, such as Tekton's workspace `report`, it is report.json."""
     return os.path.join(output.report, "report.json") if os.path.isdir(output.report) else output.report
 
 

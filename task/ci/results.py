@@ -1,8 +1,8 @@
-"""Turns a report into the few short results that a host's next step reads.
+"""Turns a report into the few short results that the next step of the pipeline reads.
 
-Together they stay below 2 KiB: Tekton's limit of 4096 bytes is shared with other steps, and a step above it fails after
-its push. Tekton Chains takes results named `*IMAGE_URL`, `*IMAGE_DIGEST`, `IMAGES` or `*ARTIFACT_OUTPUTS` for images
-that the step has built, so none of ours has such a name.
+Together they stay below 2 KiB: all steps share Tekton's limit of 4096 bytes, and a step above it fails after its push.
+Tekton Chains takes results named `*IMAGE_URL`, `*IMAGE_DIGEST`, `IMAGES` or `*ARTIFACT_OUTPUTS` for images that the
+step has built, so none of ours has such a name.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ NAMES = (
 
 
 def results(report: Report) -> Mapping[str, str]:
-    """All results; empty ones are "". A pipeline fails where it reads a result that a Tekton step has not written.
+    """Return all results.
 
-    A name that is too long is left out, because a cut name would name something else. The report has the whole name.
+    Those without a value are "", because a pipeline fails if it reads a result that was not written. A name that is too
+    long is left out, because a cut name would mean something else. The report has the whole name.
     """
     updates = [decision.subscription for decision in report.decisions if decision.verdict.verdict == "update"]
     written = {(sub.repo, sub.application.key) for sub in updates}
-    # The first commit that was written; one with an image comes before one that only remembers an event.
+    # Take the first commit that was written. One with an image comes before one that only remembers an event.
     commit = min(
         report.commits,
         key=lambda commit: (
@@ -71,7 +72,7 @@ def results(report: Report) -> Mapping[str, str]:
         "applications": "",
         "applications-count": str(len(updated)),
         "rolled-back": "true" if any(one.rollback for one in report.commits) else "false",
-        # Chains reads it as a material of this run. Tekton fails a step whose object result lacks a declared member.
+        # For Chains, this is a material of this run. A Tekton step fails if its object result lacks a declared member.
         "image_ARTIFACT_INPUTS": json.dumps(
             {name: text if len(json.dumps(text)) <= most + 2 else "" for name, (text, most) in inputs.items()}
         ),
@@ -87,29 +88,32 @@ def results(report: Report) -> Mapping[str, str]:
 
 
 def _within(size: int, text: str | None) -> str:
-    """The text on one line; "" if it is longer than `size` bytes."""
+    """Return the text on one line, or "" if it is longer than `size` bytes."""
     line = " ".join((text or "").encode(errors="replace").decode().splitlines())
     return line if len(line.encode()) <= size else ""
 
 
 def repositories(report: Report) -> str:
-    """The repositories that would be written, as a JSON list on one line, for one run each with `--only-repository`."""
+    """Return the repositories that would be written, as a JSON list on one line.
+
+    A pipeline can start one run with `--only-repository` for each.
+    """
     repos = sorted({without_login(commit.repo) for commit in report.commits})
     return exact_json(json.dumps(repos, ensure_ascii=False)) + "\n"
 
 
 def dotenv(values: Mapping[str, str]) -> str:
-    """The results as GitLab's dotenv report: letters, digits and `_` in keys, one line each.
+    """Return the results as GitLab's dotenv report: one line each, with letters, digits and `_` in the keys.
 
-    Later jobs get these lines as variables, which win over a component's inputs. So no key may be an option's variable:
-    `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push to the branch.
+    Later jobs get these lines as variables, and variables win over a component's inputs. So no key may be an option's
+    variable: `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push to the branch.
     """
     lines = (f"{DOTENV_PREFIX}{name.upper().replace('-', '_')}={_one_line(value)}\n" for name, value in values.items())
     return "".join(lines)
 
 
 def github_output(values: Mapping[str, str]) -> str:
-    """The results as `name=value` lines for $GITHUB_OUTPUT.
+    """Return the results as `name=value` lines for $GITHUB_OUTPUT.
 
     A value with a line break would need a delimiter, so that it could not set another output. Ours have none.
     """
@@ -121,7 +125,10 @@ def _one_line(value: str) -> str:
 
 
 def github_summary(report: Report) -> str:
-    """The report as Markdown for $GITHUB_STEP_SUMMARY: a table, commits, requests, diffs of a dry run, problems."""
+    """Return the report as Markdown for $GITHUB_STEP_SUMMARY.
+
+    It has a table, commits, requests, the diffs of a dry run, and problems.
+    """
     title = ending(status(report), dry=report.dry)
     title += f", {ROLLED_BACK}" if any(commit.rollback for commit in report.commits) else ""
     was, now = ("Now", "Then") if report.dry else ("Was", "Now")
@@ -130,7 +137,7 @@ def github_summary(report: Report) -> str:
     for number, decision in enumerate(report.decisions):
         verdict, offered = decision.verdict, decision.candidate
         before = current(decision) or ("" if decision.kind else NOT_READ)
-        # A request changes nothing on the base branch before it is merged.
+        # Until it is merged, a request changes nothing on the base branch.
         updates, proposed = verdict.verdict == "update", decision.head != decision.branch
         changed = updates and (report.dry or not proposed)
         where = f" on {decision.head}" if updates and proposed else ""
@@ -181,9 +188,9 @@ def github_summary(report: Report) -> str:
 
 
 def _cell(text: str) -> str:
-    """Untrusted text, escaped for a line of Markdown or a cell of a table.
+    """Escape untrusted text for a line of Markdown or a cell of a table.
 
-    Markup becomes character references, which are text everywhere; a backslash would show in code. GitHub turns plain
+    Markup becomes character references, which are text everywhere. A backslash would show in code. GitHub turns plain
     addresses and `www.` into links, so these are escaped as well.
     """
     shown = visible(text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…")

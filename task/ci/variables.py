@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """Where an image comes from, and which run deploys it; unknown parts are ""."""
+    """Where an image comes from, and which run deploys it. Unknown parts are ""."""
 
     commit: str = ""
     repository: str = ""
@@ -53,15 +53,15 @@ SYSTEMS = (
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """The origin by the system that says most: the commit, else the repository, else the run."""
+    """Return the origin from the system that knows most: the commit, else the repository, else the run."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    # Several systems may seem to be there: Gitea's runner sets GitHub's names, and people set some of them by hand.
+    # Several systems may seem to be present: Gitea's runner sets GitHub's names, and people set some by hand.
     origins = [Origin(*(filled(text, known) for text in system)) for system in SYSTEMS]
     return max(origins, key=lambda origin: (bool(origin.commit), bool(origin.repository), bool(origin.run)))
 
 
 def filled(template: str, known: Mapping[str, str]) -> str:
-    """The template with its variables filled in; "" unless all of them are known."""
+    """Return the template with its variables filled in, or "" unless all of them are known."""
     try:
         return template.format_map(known)
     except KeyError:

@@ -1,1 +1,1 @@
-"""`.image-update/config`: what a GitOps repository says about the commits, requests and freezes of its Applications."""
+"""`.image-update/config`: what a GitOps repository requires of commits, requests and freezes for its Applications."""

@@ -1,4 +1,4 @@
-"""What `.image-update/config` says, and what it means for one subscription. Pure values; `reading.py` makes them."""
+"""The content of `.image-update/config`, and what it means for one subscription. Pure values from `reading.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH = ".image-update/config"
 
 @dataclass(frozen=True)
 class Match:
-    """Which subscriptions a rule or a freeze is about. All lists that are given must have a glob that fits."""
+    """The subscriptions that a rule or a freeze is for. Every list that is given must have a fitting glob."""
 
     applications: tuple[NameGlob, ...] = ()
     projects: tuple[NameGlob, ...] = ()
@@ -25,7 +25,7 @@ class Match:
     images: tuple[NameGlob, ...] = ()
 
     def takes(self, sub: Subscription) -> bool:
-        """Tell whether it is about this subscription."""
+        """Tell whether the rule or freeze is for this subscription."""
         app, image = sub.application, sub.entry.image
         path = posixpath.normpath(f"/{sub.path}")
         return (
@@ -41,7 +41,7 @@ EVERYTHING = Match()
 
 @dataclass(frozen=True)
 class Rule:
-    """What is wished for some subscriptions."""
+    """The wishes for some subscriptions."""
 
     match: Match
     wishes: Wishes
@@ -67,7 +67,7 @@ class RepositoryConfig:
     wishes: Wishes = Wishes()
     rules: tuple[Rule, ...] = ()
     freezes: tuple[Freeze, ...] = ()
-    templates: tuple[tuple[str, int], ...] = ()  # of commit messages: each path, and the line that names it first
+    templates: tuple[tuple[str, int], ...] = ()  # of commit messages: each path, and the first line that names it
 
 
 NO_CONFIG = RepositoryConfig()
@@ -76,11 +76,13 @@ NO_CONFIG = RepositoryConfig()
 def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -> list[Subscription]:
     """Return the subscriptions, each with what the config says about it now.
 
-    What asks for a pull request or a digest wins over what does not, wherever it stands.
+    A setting that requires a pull request or a digest wins over one that does not, wherever it is.
     """
     frozen = in_force(config.freezes, now)
     found: list[Subscription] = []
-    known: dict[tuple[int, ...], Wishes] = {}  # by the rules that match: thousands of subscriptions share a few sets
+    known: dict[
+        tuple[int, ...], Wishes
+    ] = {}  # by the rules that match, because thousands of subscriptions share a few sets
     for sub in subs:
         matching = tuple(number for number, rule in enumerate(config.rules) if rule.match.takes(sub))
         if matching not in known:
@@ -100,10 +102,10 @@ def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -
 
 
 def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
-    """Return what counts for a commit or a pull request that several subscriptions share.
+    """Return the wishes for a commit or a pull request that several subscriptions share.
 
-    Where they differ, `common` counts. But labels and people are those of all; a request is a draft if one of them
-    wants that, and is merged by itself only if all do.
+    If they differ, `common` counts. But labels and people are those of all, a request is a draft if one of them wants
+    that, and it is merged automatically only if all want that.
     """
     each = {one.name: [getattr(wishes, one.name) for wishes in of] for one in fields(Wishes)}
     found = Wishes(
@@ -127,21 +129,21 @@ def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
 
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
-    """Return the layers as one. Of each wish, the first layer counts that says anything about it."""
+    """Combine the layers. Each wish is taken from the first layer that has it."""
     names = [one.name for one in fields(Wishes)]
     said = {name: [value for layer in layers if (value := getattr(layer, name)) is not None] for name in names}
     return Wishes(**{name: values[0] for name, values in said.items() if values})
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
-    """Return each rule and freeze that is about none of the subscriptions: its place in the file, and its line."""
+    """Return each rule and freeze that is for none of the subscriptions: its place in the file, and its line."""
     parts = [(f"rules[{number}]", one.match, one.line) for number, one in enumerate(config.rules, 1)]
     parts += [(f"freezes[{number}]", one.match, one.line) for number, one in enumerate(config.freezes, 1)]
     return [(what, line) for what, match, line in parts if not any(map(match.takes, subs))]
 
 
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
-    """Return the freezes that hold now: what each is about, and the hold that it is."""
+    """Return the freezes that are active now, each as what it is for, and a hold."""
     found = []
     for one in freezes:
         if times := window(one.schedule, one.seconds, one.zone, now):

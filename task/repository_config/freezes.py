@@ -1,4 +1,4 @@
-"""Freezes: windows in time in which nothing is deployed, written as Argo CD's sync windows are."""
+"""Freezes: periods in which nothing is deployed, in the notation of Argo CD's sync windows."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def check_schedule(text: str) -> None:
     if len(text) > LONGEST_SCHEDULE or len(text.split()) != 5:
         raise Malformed(f"{shortened(text, 50)!r} is not a schedule of five fields", _EXAMPLE)
     try:
-        CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - no time is asked for
+        CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - only the syntax is checked
     except CronSimError as error:
         raise Malformed(f"{text!r} is not a schedule: {error}", _EXAMPLE) from error
 
 
 def seconds_of(text: str) -> int:
-    """Return the seconds of a duration such as `62h`, `1h30m` or `3d`. Raises `Malformed`."""
+    """Return the seconds in a duration such as `62h`, `1h30m` or `3d`. Raises `Malformed`."""
     match = _DURATION.fullmatch(text)
     length = sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS, strict=True)) if match else 0
     if not 0 < length <= LONGEST_WINDOW:
@@ -44,7 +44,7 @@ def seconds_of(text: str) -> int:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
-    """Return the time zone of that name. Raises `Malformed`."""
+    """Return the time zone with that name. Raises `Malformed`."""
     try:
         if _ZONE.fullmatch(name):
             return ZoneInfo(name)
@@ -56,11 +56,11 @@ def zone_of(name: str) -> ZoneInfo:
 def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, str] | None:
     """Return when the present window began and when it ends, or None outside a window. Times are RFC 3339, in UTC.
 
-    Schedules are read on the clocks of the time zone: where these skip an hour, a window that begins in it begins after
-    it, and in an hour that comes twice it begins once. The duration is time that passes, whatever clocks say.
+    Schedules are in local time of the zone. If clocks skip an hour, a window that begins in it begins after it. If an
+    hour comes twice, a window begins in it once. The duration is elapsed time, whatever clocks show.
     """
     at = epoch_seconds(now)
-    # From one length before on: who goes back from the second half of an hour that comes twice misses the first half.
+    # Search forwards, from one length before: a search backwards from the second of two equal hours misses the first.
     starts = takewhile(lambda start: start <= at, _starts(schedule, zone, at - seconds))
     first = next((start for start in starts if start > at - seconds), None)
     if first is None:
@@ -71,6 +71,6 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
 
 
 def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    """Yield when windows begin after a time, or before it; nothing if none begins within fifty years."""
+    """Yield when windows begin after a time, or before it. Yield nothing if none begins within fifty years."""
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
-    return (start.timestamp() for start in found)  # of one zone, clocks would be compared
+    return (start.timestamp() for start in found)  # within one zone, `datetime` would compare local times

@@ -1,4 +1,4 @@
-"""The globs of `match`. Each is compiled once, and no glob is slow."""
+"""The globs in `match`. Each is compiled once, and no glob is slow."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from fnmatch import translate
 
 @dataclass(frozen=True)
 class NameGlob:
-    """A glob of names: `*` fits any text, `/` included, `?` one character, `[ab]` one of these."""
+    """A glob for names: `*` matches any text, even with `/`, `?` matches one character, and `[ab]` one of these."""
 
     text: str
     pattern: re.Pattern[str]
 
     @property
     def whole(self) -> bool:
-        """Whether it is a glob of whole names, `namespace/name`."""
+        """Whether it is a glob for full names, `namespace/name`."""
         return "/" in self.text
 
     def fits(self, name: str) -> bool:
-        """Tell whether it fits the whole name."""
+        """Tell whether it matches the whole name."""
         return self.pattern.match(name) is not None
 
 
 @dataclass(frozen=True)
 class PathGlob:
-    """A glob of paths: `*` fits within one folder or file name, `**` any number of folders.
+    """A glob for paths: `*` matches within one folder or file name, and `**` matches any number of folders.
 
-    One that fits a folder fits everything in it.
+    One that matches a folder matches everything in it.
     """
 
     parts: tuple[re.Pattern[str] | None, ...]  # None is `**`
 
     def fits(self, path: str) -> bool:
-        """Tell whether it fits a path from the repository's root, or a folder above that path."""
-        places = self._with_next({0})  # of all the parts that the next name may have to fit
+        """Tell whether it matches a path from the repository's root, or a folder above that path."""
+        places = self._with_next({0})  # the numbers of the parts that may have to match the next name
         for name in (part for part in path.split("/") if part not in ("", ".")):
             if len(self.parts) in places:
                 return True
@@ -50,17 +50,17 @@ class PathGlob:
         return len(self.parts) in places
 
     def _with_next(self, places: set[int]) -> set[int]:
-        """Return these places, and the one behind each `**`, which may fit nothing."""
+        """Return these places, and the one after each `**`, because that may match nothing."""
         return places | {place + 1 for place in places if place < len(self.parts) and self.parts[place] is None}
 
 
 def name_glob(text: str) -> NameGlob:
-    """Return the compiled glob."""
+    """Compile a glob for names."""
     return NameGlob(text, re.compile(translate(text)))
 
 
 def path_glob(text: str) -> PathGlob:
-    """Return the compiled glob. A `/` at its beginning or end changes nothing."""
+    """Compile a glob for paths. A `/` at its beginning or end has no effect."""
     parts = [part for part in text.split("/") if part not in ("", ".")]
     once = [part for before, part in zip(["", *parts], parts, strict=False) if (before, part) != ("**", "**")]
     return PathGlob(tuple(None if part == "**" else re.compile(translate(part)) for part in once))

@@ -1,4 +1,4 @@
-"""Reads `.image-update/config`. Every mistake is an error that names its line: a rule that is misread rules nothing."""
+"""Reads `.image-update/config`. Every mistake is an error that names its line, because a misread rule has no effect."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from task.text import is_address, is_name, shortened
 T = TypeVar("T")
 LARGEST = 256 * 1024  # characters
 LONGEST = 500  # characters of one value
-MOST = {"rules": 200, "freezes": 50, "globs": 1000}  # of the whole file
-MOST_ITEMS = 100  # of one list of labels or people, or of trailers
-MOST_MISTAKES = 100  # that are told of one file
+MOST = {"rules": 200, "freezes": 50, "globs": 1000}  # in the whole file
+MOST_ITEMS = 100  # in one list of labels or people, or of trailers
+MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
-_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the tags of a string
+_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _WISHES = ("commit", "pullRequests", "pinDigest")
 _FILE = ("version", *_WISHES, "rules", "freezes")
@@ -35,14 +35,14 @@ _REQUESTS = (*_FLAGS, "group", *_LISTS)
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
-_OURS = ("application",)  # trailers that each commit has; a key means the same in any case
+_OURS = ("application",)  # trailers that each commit has; the case of a key does not matter
 _NOTHING: Mapping[str, Node] = {}
 _WAY_OUT = "--no-repository-config leaves the file out of a run"
 
 
 def config_in(files: Files) -> RepositoryConfig:
-    """Return what the file of a snapshot says. The TargetError names the file and the line."""
-    if PATH not in files or files[PATH].mode == "040000":  # a folder of state files is no config
+    """Return the config in a snapshot. Raises TargetError, which names the file and the line."""
+    if PATH not in files or files[PATH].mode == "040000":  # a folder of state files is not a config
         return NO_CONFIG
     try:
         return read_config(text_of(files, PATH) or "")
@@ -51,13 +51,13 @@ def config_in(files: Files) -> RepositoryConfig:
 
 
 def of_config(error: TargetError) -> TargetError:
-    """Return the error as one of the file, with the option that leaves the file out."""
+    """Return the error as one about the file, with the option that ignores the file."""
     return TargetError(error.message, hint="; ".join(filter(None, (error.hint, _WAY_OUT))), subject=PATH)
 
 
-@lru_cache(maxsize=8)  # a branch that moved is read again, mostly with the same file
+@lru_cache(maxsize=8)  # a branch that moved is read again, usually with the same file
 def read_config(text: str) -> RepositoryConfig:
-    """Return what the text says. The TargetError names the first mistake, its line and the correction."""
+    """Return the config in a text. Raises TargetError, which names the first mistake, its line and the correction."""
     config, mistakes = check_config(text)
     if mistakes:
         raise mistakes[0]
@@ -65,10 +65,10 @@ def read_config(text: str) -> RepositoryConfig:
 
 
 def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
-    """Return what the text says, and all its mistakes, each with its line and the correction.
+    """Return the config in a text, and all its mistakes, each with its line and the correction.
 
-    With mistakes, the config is for `lint` alone: its rules and freezes have their places, but one whose `match` cannot
-    be read takes everything. No more than `MOST_MISTAKES` are returned.
+    A config with mistakes is only for `lint`: its rules and freezes have their places, but one with an unreadable
+    `match` is for everything. At most `MOST_MISTAKES` are returned.
     """
     try:
         reader = _Reader(text, _document(text))
@@ -103,13 +103,13 @@ def _document(text: str) -> Document:
 
 
 class _Enough(Exception):
-    """There are as many mistakes as are told."""
+    """There are as many mistakes as are reported."""
 
 
 class _Reader:
-    """Reads one document. What a message calls a value is its path in the file: `rules[2].match.paths`.
+    """Reads one document. In messages, the name of a value is its path in the file: `rules[2].match.paths`.
 
-    A mistake is noted, and what surrounds it is read on. What is raised is noted by the next `_try`.
+    A mistake is noted, and reading continues around it. An error that is raised is noted by the next `_try`.
     """
 
     def __init__(self, text: str, document: Document) -> None:
@@ -119,7 +119,7 @@ class _Reader:
         self._templates: dict[str, int] = {}
 
     def config(self) -> RepositoryConfig:
-        """Return the whole file. Raises `TargetError` for a file of another shape or version, and `_Enough`."""
+        """Return the whole config. Raises `TargetError` for another shape or version of the file, and `_Enough`."""
         fields = self._fields(self._document.root, "", _FILE)
         if "version" not in fields:
             self._note(self._wrong(self._document.root, "version is missing", "write `version: 1` in the first line"))
@@ -142,7 +142,7 @@ class _Reader:
         )
 
     def _try(self, read: Callable[[], T], otherwise: T) -> T:
-        """Return what is read, or else the other value, with the mistake noted."""
+        """Return the result of `read`. If it fails, note the mistake and return the other value."""
         try:
             return read()
         except TargetError as error:
@@ -160,7 +160,7 @@ class _Reader:
         if fields is None:
             return Rule(EVERYTHING, Wishes(), self._line(node))
         wishes = self._wishes(fields, f"{what}.")
-        if wishes == Wishes() and len(self.mistakes) == before:  # a wish that cannot be read decides something
+        if wishes == Wishes() and len(self.mistakes) == before:  # an unreadable wish would decide something
             self._note(self._wrong(node, f"{what} decides nothing", f"add keys of {', '.join(_WISHES)}"))
         if "match" not in fields:
             hint = "say what it is about, or write its keys at the top level"
@@ -196,7 +196,7 @@ class _Reader:
         )
 
     def _match(self, node: Node, what: str) -> Match:
-        """Return the match, or one that takes everything if any of it cannot be read."""
+        """Return the match, or one for everything if any part of it is unreadable."""
         before = len(self.mistakes)
         fields = self._try(partial(self._fields, node, what, _MATCH), _NOTHING)
         if not fields and len(self.mistakes) == before:
@@ -298,7 +298,10 @@ class _Reader:
         return GROUPS[text]
 
     def _fields(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
-        """Return the values by key, with what is misspelt under the key that it resembles: nobody misses that then."""
+        """Return the values by key.
+
+        A misspelt key counts as the key that it is similar to, so that this is not missing as well.
+        """
         found: dict[str, Node] = {}
         meant: dict[str, Node] = {}
         children = self._children(node, what)

@@ -1,4 +1,4 @@
-"""Reads the templates of commit messages that `.image-update/config` names."""
+"""Reads the templates for commit messages that `.image-update/config` names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from task.templates.commit_message import LONGEST, check_template
 
 
 def template_in(files: Files, path: str, line: int) -> str:
-    """Return the template's text. The TargetError names the line of the config that names the template."""
+    """Return the template's text. Raises TargetError, which has the line of the config that names the template."""
     where = f"line {line}: "
     try:
         text = text_of(files, path)
