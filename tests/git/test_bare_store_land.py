@@ -12,6 +12,7 @@ from support import Link, bare_repo, changed_paths, commit, git, show
 from task.errors import Exit, Outpaced, RepositoryError, TargetError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
+from task.git.repository.remote import StartAgain
 from task.model import Changeset, Destination, File, Landing, Person, Place, Snapshot
 
 AUTHOR = Person("Image Update", "image-update@example.com")
@@ -439,3 +440,35 @@ def test_a_push_that_did_not_land_because_the_connection_died(repo: Path, monkey
             store.land(wanted)
     assert tip(repo) == before
     assert caught.value.exit is Exit.TEMPORARY
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_cache_that_breaks_while_the_head_branch_is_looked_at(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """All that was fetched is gone then, and is fetched again."""
+    was = commit(repo, {VALUES: "tag: v9\n"}, "bot")
+    with open_store(repo) as store:
+        wanted = change(read(store), head="bot")
+        store.head_snapshot("bot", [])
+        held = store._held
+
+        def breaks(*_args: object) -> None:
+            monkeypatch.setattr(store, "_held", held)
+            store._remote.close()
+            raise StartAgain
+
+        monkeypatch.setattr(store, "_held", breaks)
+        landing = store.land(replace(wanted, head_commit=was) if known else wanted)
+    assert tip(repo, "bot") == landing.commit
+    assert tip(repo, "bot^") == tip(repo)
+
+
+def test_a_head_branch_that_moved_before_another_store_writes_it(repo: Path) -> None:
+    was = commit(repo, {VALUES: "tag: v9\n"}, "bot")
+    with open_store(repo) as store:
+        wanted = replace(change(read(store), head="bot"), head_commit=was)
+        theirs = commit(repo, {VALUES: "tag: v10\n"}, "bot")
+        with pytest.raises(Outpaced):
+            store.land(wanted)
+    assert tip(repo, "bot") == theirs

@@ -15,6 +15,7 @@ from task.git.repository.cache import Cache, Kept
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
 FILE = frozenset({"file"})
+V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
 
 
 def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[Landing, list[str]]:
@@ -191,3 +192,26 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert (os.path.getsize(f"{cache.objects}/pack/pack-1.pack"), most < 10_000_000) == (50_000_000, True)
+
+
+@pytest.mark.parametrize("kept", ["nothing", "broken"])
+def test_a_server_that_gives_no_single_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str) -> None:
+    """It speaks the old protocol, and refuses the files once it has sent the trees: the cache then lacks the files."""
+    monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", V0)
+    monkeypatch.setattr("task.git.repository.remote._SMALL", "blob:none")  # else a small repository comes at once
+    repo = repository(tmp_path, "a")
+    git(repo, "config", "uploadpack.allowFilter", "true")
+    git(repo, "config", "uploadpack.allowAnySHA1InWant", "false")
+    cache = tmp_path / "cache"
+    if kept == "broken":
+        land(repo, cache, "1\n")
+        for pack in cache.rglob("*.pack"):
+            pack.unlink()
+    for text in ("2\n", "3\n"):
+        landing, _ = land(repo, cache, text)
+        assert landing.commit == git(repo, "rev-parse", "main")
+        assert show(repo, "main", target("a")) == text
+    with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "other")) as store:
+        assert [text for _, text in store.earlier("main", target("a"))][:2] == ["3\n", "2\n"]
+    with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "third")) as store:
+        assert [one.text for one in store.written("main", [target("a")], 2)[target("a")]] == ["3\n", "2\n"]

@@ -18,8 +18,8 @@ from task.git.names import base_branch_name, branch_name
 from task.git.repository import fast_import
 from task.git.repository.history import History
 from task.git.repository.lost_answers import land_once
-from task.git.repository.objects import MissingObjectError
-from task.git.repository.remote import Remote, StartAgain
+from task.git.repository.remote import Remote
+from task.git.repository.restarts import restarted
 from task.git.repository.texts import file_of
 from task.git.repository.tree_walk import Tree, look, parse_tree
 from task.git.repository.versions import versions_of
@@ -139,16 +139,15 @@ class BareRepository:
 
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit. Nothing is sent."""
-        made = self._twice(lambda: self._make(change))
-        return self._held(change, made)[0] or Landing("", made.tree, through=self.through)
+        made, held, _ = self._twice(lambda: self._prepared(change))
+        return held or Landing("", made.tree, through=self.through)
 
     def land(self, change: Changeset) -> Landing:
         """Commit on the tip that was read, and push. Raises `Outpaced` if the branch has moved since.
 
         A separate head branch is created, or replaced if it has not moved. The base branch is never replaced.
         """
-        made = self._twice(lambda: self._make(change))
-        held, there = self._held(change, made)
+        made, held, there = self._twice(lambda: self._prepared(change))
         return held or Landing(self._send(change, made, there), made.tree, through=self.through)
 
     def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
@@ -162,6 +161,11 @@ class BareRepository:
         self._push(head, commit, *lease)
         return commit
 
+    def _prepared(self, change: Changeset) -> tuple[fast_import.Made, Landing | None, str]:
+        """Make the commit, and return it with what `_held` says about it."""
+        made = self._make(change)
+        return made, *self._held(change, made)
+
     def _held(self, change: Changeset, made: fast_import.Made) -> tuple[Landing | None, str]:
         """Return a landing if a branch has exactly this on the same tip, else None; and the head branch's tip.
 
@@ -174,6 +178,9 @@ class BareRepository:
         there = ""
         if head != base:
             there = self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
+        # What was read of the head branch is gone after a restart.
+        if change.head_commit and there not in self._roots and self._remote.fetch_head(head) != there:
+            raise Outpaced(f"{head} is no longer at {there}")
         if there and self._root(there) == made.tree:
             content = self._remote.objects.read([there])[there].content or b""
             if f"parent {change.tip}".encode() in content.partition(b"\n\n")[0].split(b"\n"):
@@ -210,15 +217,7 @@ class BareRepository:
 
         Do it again in an empty repository if the server gives no single objects, or the cache is broken.
         """
-        try:
-            try:
-                return work()
-            except MissingObjectError:
-                self._remote.without_cache()
-                raise
-        except StartAgain:
-            self._forget()
-            return work()
+        return restarted(self._remote, work, self._forget)
 
     def _make(self, change: Changeset) -> fast_import.Made:
         """Make the commit in the throw-away repository."""

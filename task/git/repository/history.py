@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from posixpath import basename
 from typing import Literal
 
-from task.git.repository.objects import MissingObjectError
 from task.git.repository.past import PastCommit, PastTrees, along_first_parents
-from task.git.repository.remote import Remote, StartAgain
+from task.git.repository.remote import Remote
+from task.git.repository.restarts import restarted
 from task.git.repository.texts import file_of
 from task.git.repository.tree_walk import TreeEntry
 
@@ -102,16 +102,12 @@ class History:
 
     def _step(self) -> _Found:
         """Return what the next commits show. Start over with an empty repository if the server or cache requires it."""
-        try:
-            try:
-                return self._some()
-            except MissingObjectError:
-                self._remote.without_cache()
-                raise
-        except StartAgain:
+
+        def forget() -> None:
             self._present = False
             self._level = max(0, self._level - 1)
-            return self._some()
+
+        return restarted(self._remote, self._some, forget)
 
     def _some(self) -> _Found:
         commits = self._commits()

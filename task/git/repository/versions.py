@@ -14,9 +14,10 @@ from itertools import pairwise
 from typing import Any
 
 from task.git.repository.history import LARGEST, PATIENCE
-from task.git.repository.objects import MissingObjectError, Objects
+from task.git.repository.objects import Objects
 from task.git.repository.past import PastCommit, along_first_parents, commit_of
-from task.git.repository.remote import Remote, StartAgain
+from task.git.repository.remote import Remote
+from task.git.repository.restarts import restarted
 from task.git.repository.texts import file_of
 from task.git.repository.tree_walk import ReadTree, Walked, differing, look, parse_tree
 from task.model import FileVersion, Place
@@ -45,14 +46,7 @@ def versions_of(
     They come from the branch's last `commits`. A version that is older than these has no commit, and a file that is not
     there has no versions. Raises `SourceError` if there is no such branch, and the errors of `task.git.errors`.
     """
-    try:
-        try:
-            return _versions(remote, branch, paths, most, commits)
-        except MissingObjectError:
-            remote.without_cache()
-            raise
-    except StartAgain:
-        return _versions(remote, branch, paths, most, commits)
+    return restarted(remote, lambda: _versions(remote, branch, paths, most, commits))
 
 
 def _versions(
