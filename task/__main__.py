@@ -13,12 +13,14 @@ from task.output.stdout import abandon
 
 
 def main() -> None:
-    """Runs the command line and exits with its code."""
+    """Run the command line, and exit with its code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the parent process has closed it (`>&-`)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: the help has letters that Latin-1 lacks
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # as for stderr, because the help has characters that Latin-1 lacks
     gc.set_threshold(100_000)  # hardly anything becomes garbage during the imports; to look for it took a tenth of them
     # A signal that comes during the imports waits until there is a handler for it. Otherwise the first process of a
     # container would not get it at all (the kernel drops signals to PID 1 without a handler), and any other process
@@ -37,7 +39,7 @@ def main() -> None:
             stream.flush()
         except OSError:  # the exit code says already what could not be written
             abandon(stream)
-    gc.freeze()  # otherwise the interpreter looks at every object once more before it ends: 0.05 s
+    gc.freeze()  # otherwise the interpreter visits every object once more before it ends: 0.05 s
     sys.exit(code)
 
 

@@ -1,8 +1,8 @@
 """Makes the environment of the programs that we start: git and its children, and programs that people configure.
 
-An allow-list would break credential helpers and exec plugins, which take their own variables from the environment
-(AWS_*, AZURE_*, GOOGLE_*). So the known tokens are left out: all variables that are meant for us, and the tokens of CI
-systems and of the forges' command line tools.
+An allow-list would break credential helpers and exec plugins, because these read their own variables from the
+environment (AWS_*, AZURE_*, GOOGLE_*). So only known tokens are removed: all variables that are meant for us, and the
+tokens of CI systems and of the forges' command line tools.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOKENS = frozenset({
     "GITEA_TOKEN", "FORGEJO_TOKEN", "CI_NETRC_PASSWORD", "BITBUCKET_STEP_OIDC_TOKEN",
     "DOCKER_AUTH_CONFIG",
 })  # fmt: skip
-# Programs whose job it is to log in with one of these tokens.
+# Programs that need one of these tokens to log in.
 _KNOWN = (
     (re.compile(r"\b(?:gh|ghcr)\b"), _GITHUB),  # `!gh auth git-credential`, docker-credential-ghcr-login
     (re.compile(r"\bglab\b"), _GITLAB),  # `!glab auth git-credential`, `glab cluster agent get-token`
@@ -33,9 +33,10 @@ _NAMED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def child_environment(environ: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
-    """The environment without the tokens that a program does not need.
+    """Return the environment without the tokens that a program does not need.
 
-    `configured` are the words by which somebody configured the program. A token that they name (`$GITHUB_TOKEN`) stays.
+    `configured` are the texts with which somebody configured the program. A token that they name (`$GITHUB_TOKEN`)
+    stays.
     """
     needed = needs(configured)
     return {
@@ -46,7 +47,10 @@ def child_environment(environ: Mapping[str, str], configured: Collection[str] = 
 
 
 def needs(configured: Collection[str]) -> frozenset[str]:
-    """The tokens that a program needs, by the words of its configuration; never one that is meant for us."""
+    """Return the tokens that a program needs, according to the texts of its configuration.
+
+    Ours are never among them.
+    """
     named = {name for text in configured for name in _NAMED.findall(text)}
     known = {name for words, names in _KNOWN if any(words.search(text) for text in configured) for name in names}
     return TOKENS & (named | known)

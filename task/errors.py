@@ -25,7 +25,7 @@ class Exit(IntEnum):
 
 
 class Malformed(ValueError):
-    """A text in an outside notation does not parse; the caller knows whose text it is."""
+    """A text in an outside notation does not parse. The caller knows whose text it is."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class Malformed(ValueError):
 
 
 class TaskError(Exception):
-    """An error a person can act on: what is wrong (`message`), where (`subject`), what to do (`hint`)."""
+    """An error that a person can act on: what is wrong (`message`), where (`subject`), what to do (`hint`)."""
 
     exit: ClassVar[Exit] = Exit.DEFECT
     rule: ClassVar[str] = "internal"
@@ -46,7 +46,7 @@ class TaskError(Exception):
         self.subject = subject
 
     def about(self, subject: str) -> TaskError:
-        """The same error with this subject."""
+        """Return the same error with this subject."""
         return type(self)(self.message, hint=self.hint, subject=subject)
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class SourceError(TaskError):
 
 
 class RepositoryError(TaskError):
-    """The Git repository said no for good: a hook, a protected branch, not found, no permission."""
+    """The Git repository refused permanently: a hook, a protected branch, not found, no permission."""
 
     exit = Exit.ACCESS
     rule = "repository"
@@ -108,7 +108,7 @@ class ExhaustedError(UnreachableError):
 
 
 class RegistryError(TaskError):
-    """A fact that a rule needs could not be had from the registry or the event."""
+    """A fact that a rule needs is not available from the registry or the event."""
 
     exit = Exit.CONFIGURATION
     rule = "registry"
@@ -137,7 +137,7 @@ class AbsentError(SourceError):
 
 
 class SourceAccessError(SourceError):
-    """The Kubernetes or Argo CD API did not accept who we are, or what we ask: the platform team acts."""
+    """The Kubernetes or Argo CD API did not accept our login, or our request: the platform team acts."""
 
     exit = Exit.ACCESS
 
@@ -169,8 +169,8 @@ class Outpaced(Exception):
     """
 
 
-# Of several errors in one run, the first in this order gives the exit code. A defect comes first, since nothing else
-# can be trusted then. What a retry can solve (75) comes before what people have to change.
+# If a run has several errors, the first one in this order gives the exit code. A defect comes first, because then
+# nothing else can be trusted. What another run may solve (75) comes before what people have to change.
 PRECEDENCE = (
     Exit.DEFECT,
     Exit.USAGE,

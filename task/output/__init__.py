@@ -1,1 +1,1 @@
-"""What people and programs read of a run: log, tables, pages, metrics and events."""
+"""Everything that people and programs read about a run: log, tables, pages, metrics and events."""

@@ -1,8 +1,8 @@
-"""Makes a CloudEvent 1.0 for each commit of a report, with a CDEvent (https://cdevents.dev) as its data.
+"""Makes a CloudEvent 1.0 for each commit in a report, with a CDEvent (https://cdevents.dev) as its data.
 
 The type says no more than what has happened. A commit on the branch that Argo CD follows is a merged change. One on
-another branch (a pull request, `git-branch: base:head`) is a proposed change. Whether a service was upgraded is for
-Argo CD to say.
+another branch (a pull request, `git-branch: base:head`) is a proposed change. Only Argo CD can say whether a service
+was upgraded.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from task.urls import without_login
 SPEC = "0.4.1"  # of CDEvents
 MERGED, PROPOSED = "dev.cdevents.change.merged.0.2.0", "dev.cdevents.change.created.0.3.0"
 MEDIA_TYPE = "application/cloudevents+json; charset=utf-8"
-NOBODY = "urn:image-update"  # the source where no pipeline run is known
-_MOST = 200  # files and changes in one event: brokers take no more than 64 KB
+NOBODY = "urn:image-update"  # the source if no pipeline run is known
+_MOST = 200  # files and changes in one event, because brokers accept at most 64 KB
 
 
 def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
-    """One event for each commit that landed; `source` is the pipeline's run, `now` is RFC 3339."""
+    """Return one event for each commit that landed. `source` is the pipeline's run, and `now` is RFC 3339."""
     landed = (commit for commit in report.commits if commit.commit and not commit.already_there)
     return tuple(_event(report, commit, source or NOBODY, now) for commit in landed)
 
 
 def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
     repo, subject = without_login(commit.repo), commit.pull_request or str(commit.commit)
-    # The id is the same for the same commit, so that a consumer that gets an event twice can tell.
+    # The same commit always has the same id, so that a consumer can detect a duplicate event.
     place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
     identity = f"{commit.commit}-{place[:12]}"
     kind = MERGED

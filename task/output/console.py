@@ -1,10 +1,9 @@
-"""Makes the consoles of rich, for people at a terminal. Files, pipes and CI logs get plain text.
+"""Makes rich's consoles, for people at a terminal. Files, pipes and CI logs get plain text.
 
-Untrusted text goes through `task.text.printable` first: rich passes escape sequences on, and letters such as U+202E
-that turn the direction of text.
+Untrusted text goes through `task.text.printable` first, because rich passes on escape sequences, and characters such as
+U+202E that reverse text.
 
-rich is imported for a terminal only. In a pod or a CI job it would take a fifteenth of the time of a start, for
-nothing.
+rich is imported only for a terminal. In a pod or a CI job, it would take a fifteenth of the start time for nothing.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ NARROWEST, WIDEST = 20, 160  # columns; longer lines are hard to read
 
 
 def stdout_console(environ: Mapping[str, str]) -> Console | None:
-    """The console that renders results for stdout; None if they are plain text.
+    """Return the console that renders results for stdout, or None for plain text.
 
-    FORCE_COLOR and CLICOLOR_FORCE ask for colours in a CI log that shows them; "0" means no, and NO_COLOR wins.
+    FORCE_COLOR and CLICOLOR_FORCE request colours in a CI log that shows them. "0" means no, and NO_COLOR wins.
     """
     wanted = is_terminal(sys.stdout, environ) or (_forced(environ) and not environ.get("NO_COLOR"))
     return console_of(sys.stdout, environ, file=_memory(sys.stdout.encoding)) if wanted else None
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
-    """The console for the log and for progress; None if a program collects the lines."""
+    """Return the console for the log and for progress, or None if a program collects the lines."""
     return console_of(sys.stderr, environ) if is_terminal(sys.stderr, environ) else None
 
 
 def plain_console() -> Console:
-    """A console for tables in pipes and files, in ASCII and without colours."""
+    """Return a console for tables in pipes and files, in ASCII and without colours."""
     return _console(file=_memory("ascii"), width=120, color_system=None)
 
 
 def _memory(encoding: str) -> TextIO:
-    """A stream in memory; `task.output.stdout` writes what a console has captured.
+    """Return a stream in memory. `task.output.stdout` writes what a console has captured.
 
-    On the real stdout rich writes even while it captures: an empty text, which a full disk refuses. And rich ends the
-    program where the reader of a pipe has gone.
+    On the real stdout, rich writes even while it captures: an empty text, which fails on a full disk. rich also ends
+    the program if the reader of a pipe is gone.
     """
     return TextIOWrapper(BytesIO(), encoding)
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether the stream is a terminal that can show more than letters."""
+    """Tell whether the stream is a terminal that can show more than plain characters."""
     try:
         return environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
-    except ValueError:  # it is closed
+    except ValueError:  # the stream is closed
         return False
 
 
@@ -62,7 +61,10 @@ def _forced(environ: Mapping[str, str]) -> bool:
 
 
 def console_of(stream: TextIO, environ: Mapping[str, str], *, file: TextIO | None = None) -> Console:
-    """A console as wide as `stream`. Colours come from the terminal's own palette, readable on light and dark ones."""
+    """Return a console as wide as `stream`.
+
+    Its colours are those of the terminal's own palette, which is readable on light and dark backgrounds.
+    """
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Makes the exact unified diff of a changeset, as `git diff` prints it, for `plan`; and tells its lines apart."""
+"""Makes the exact unified diff of a changeset for `plan`, like `git diff`, and classifies the lines of a diff."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTEXT = 3
 
 
 def unified_diff(before: Files, after: Files) -> str:
-    """The diff from `before` to `after` of all files in `after`, in the order of their paths."""
+    """Return the diff from `before` to `after` of all files in `after`, in the order of their paths."""
     parts: list[str] = []
     for path in sorted(after):
         old, new = before.get(path), after[path]
@@ -28,8 +28,8 @@ def unified_diff(before: Files, after: Files) -> str:
 
 
 def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
-    """Each line of a unified diff with its kind: "file", "hunk", "add", "del", or "" for context."""
-    # Within a hunk a removed line may begin with `--- `, as a header does.
+    """Yield each line of a unified diff with its kind: "file", "hunk", "add", "del", or "" for context."""
+    # In a hunk, a removed line may begin with `--- `, like a header.
     header = True
     for line in diff.removesuffix("\n").split("\n"):
         if line.startswith("diff --git "):
@@ -40,6 +40,9 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text. As for Git, only a line feed ends a line; `str.splitlines` knows more line ends."""
+    """Return the lines of a text.
+
+    As for Git, only a line feed ends a line, but `str.splitlines` knows other endings.
+    """
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

@@ -1,4 +1,4 @@
-"""The log: one line for each fact, on stderr, in the form that its reader wants."""
+"""The log: one line for each fact, on stderr, in the form that its reader needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STYLES = {"error": "bold red", "warning": "bold yellow", "debug": "dim"}
 
 
 class Log:
-    """The log of a run, called as `log(level, sentence)`. Sentences never hold a secret."""
+    """The log of a run. Call it as `log(level, sentence)`. A sentence never has a secret."""
 
     def __init__(
         self, level: str = "info", form: str = "text", stream: TextIO | None = None, *, console: Console | None = None
@@ -34,15 +34,15 @@ class Log:
         self._logger.handlers = [handler]
 
     def __call__(self, level: str, sentence: str) -> None:
-        """Writes one line, unless its level is below the wanted one."""
+        """Write one line, unless its level is below the wanted one."""
         self._logger.log(LEVELS[level], sentence)
 
     def problem(self, level: str, where: str, what: str, hint: str) -> None:
-        """Writes a line that says where, what, and what to do. On a terminal the hint has a line of its own."""
+        """Write a line that says where, what, and what to do. On a terminal, the hint has its own line."""
         self._logger.log(LEVELS[level], f"{where}: {what}" if where else what, extra={"hint": hint})
 
     def traceback(self, error: Exception) -> None:
-        """Writes the traceback of a defect of ours."""
+        """Write the traceback of a defect in our code."""
         self._logger.error("", exc_info=error)
 
 
@@ -50,30 +50,33 @@ class TextFormatter(logging.Formatter):
     """Formats lines as `warning: what happened; what to do`. An info has no prefix."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line. Only a traceback has several lines, in every form of the log, and may quote untrusted text."""
+        """Return one line.
+
+        Only a traceback has several lines, in every form of the log. It may quote untrusted text.
+        """
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
         hint = getattr(record, "hint", "")
         return self.line(record.levelname.lower(), f"{record.getMessage()}; {hint}" if hint else record.getMessage())
 
     def line(self, level: str, sentence: str) -> str:
-        """The line of a sentence."""
+        """Return the line for a sentence."""
         return printable(sentence) if level == "info" else f"{level}: {printable(sentence)}"
 
 
 class GitHubFormatter(TextFormatter):
-    """Formats lines so that GitHub's runner makes annotations of them."""
+    """Formats lines so that GitHub's runner turns them into annotations."""
 
     def line(self, level: str, sentence: str) -> str:
-        """`::warning::what happened; what to do`, with `%` escaped as the runner unescapes it."""
+        """Return `::warning::what happened; what to do`, with `%` escaped, because the runner unescapes it."""
         return printable(sentence) if level == "info" else f"::{level}::{printable(sentence).replace('%', '%25')}"
 
 
 class JsonFormatter(TextFormatter):
-    """Formats each line as a JSON object, whose `msg` is exact."""
+    """Formats each line as a JSON object. Its `msg` is exact."""
 
     def line(self, level: str, sentence: str) -> str:
-        """`{"time": …, "level": "warning", "msg": …}`."""
+        """Return `{"time": …, "level": "warning", "msg": …}`."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         record = {"time": now, "level": level, "msg": without_logins(sentence)}
         return exact_json(json.dumps(record, ensure_ascii=False))
@@ -83,7 +86,7 @@ FORMATTERS = {"text": TextFormatter, "json": JsonFormatter, "github": GitHubForm
 
 
 class _Stream(logging.StreamHandler[Any]):
-    """Gives a log up that cannot be written any more, without stopping the run.
+    """Gives up a log that cannot be written any more, without stopping the run.
 
     The results and the exit code still say what happened.
     """

@@ -1,6 +1,6 @@
-"""Makes metrics for Prometheus from a report: gauges of the last run, and counters that continue the file's values.
+"""Makes metrics for Prometheus from a report: gauges about the last run, and counters that continue those in the file.
 
-No label holds the name of an Application or repository, because each name would make a series of its own.
+No label has the name of an Application or repository, because each name would make its own series.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "last_run_pull_requests": ("gauge", "Pull requests of the last run.", ()),
     "last_run_attempts": ("gauge", "Attempts that the commits of the last run took.", ()),
 }  # fmt: skip
-_LARGEST = 1 << 20  # bytes of a file of metrics that is read; ours have some 3 KB
+_LARGEST = 1 << 20  # bytes of a metrics file that is read; ours have about 3 KB
 _LONGEST_LINE = 500  # characters; ours have about 80
 
 Samples = Mapping[tuple[str, ...], float]  # by the values of the family's labels
 
 
 class _Families(Collector):
-    """Families that are computed already. `prometheus_client.Counter` would add a `_created` series to each."""
+    """Families that are already computed. `prometheus_client.Counter` would add a `_created` series to each."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self.families = families
@@ -61,7 +61,7 @@ class _Families(Collector):
 
 
 def write_metrics(report: Report, path: str, seconds: float) -> None:
-    """Replace the file at `path` by one that adds this run of so many seconds to its counters. Raises `OSError`."""
+    """Replace the file at `path` by one that adds this run, of so many seconds, to its counters. Raises `OSError`."""
     path = os.path.realpath(path)  # so that a link stays a link
     before = ""
     with suppress(OSError):  # there is no file yet, or it may be written but not read
@@ -73,13 +73,13 @@ def write_metrics(report: Report, path: str, seconds: float) -> None:
             stream.write(generate_latest(registry))
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_to_textfile(path, registry)  # replaces the file in one step: the node exporter never reads half of it
+    write_to_textfile(path, registry)  # in one step, so that the node exporter never reads half a file
 
 
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:
-    """The metrics after a run that took `seconds` and ended at `now` (Unix time).
+    """Return the metrics after a run that took `seconds` and ended at `now` (Unix time).
 
-    `before` is the file's old text: its counters are added to, and its unreadable lines are left out.
+    `before` is the file's old text. Its counters are continued, and its unreadable lines are left out.
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
@@ -127,7 +127,10 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
 
 
 def _kept(text: str) -> Mapping[str, Samples]:
-    """The counters of an earlier file, and the time of the last success. Lines that are not ours are left out."""
+    """Return the counters in an earlier file, and the time of the last success.
+
+    Lines that are not ours are left out.
+    """
     kept: dict[str, dict[tuple[str, ...], float]] = {}
     for line in text.splitlines():
         if not line.startswith(PREFIX) or len(line) > _LONGEST_LINE:

@@ -1,4 +1,4 @@
-"""Reports a run to a file of metrics and to a receiver of CloudEvents. A failure here is only a warning."""
+"""Reports a run to a metrics file and to a receiver of CloudEvents. A failure here is only a warning."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Log = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Receivers:
-    """Where metrics and events go."""
+    """Where metrics and events are sent."""
 
     metrics_file: str = ""
     cloudevent_url: str = ""
     source: str = ""  # the pipeline's run
-    ca_file: str = ""  # authorities trusted besides the machine's
+    ca_file: str = ""  # trust these authorities besides those of the machine
 
 
 def check_url(url: str, environ: Mapping[str, str]) -> None:
-    """Raises `UsageError` for a URL that no event can be sent to. To be called before anything is done."""
+    """Raise `UsageError` for a URL that cannot receive events. Call this before anything is done."""
     if not url:
         return
     parts = split(url)
@@ -47,12 +47,12 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
 
 
 def notify(report: Report, receivers: Receivers, seconds: float, environ: Mapping[str, str], log: Log) -> None:
-    """Writes the metrics and sends the events, as far as the options ask for them.
+    """Write the metrics and send the events, if the options request them.
 
-    To be called within `shutdown.shield`: a signal must not break off the imports, or what is written.
+    Call this inside `shutdown.shield`, because a signal must not interrupt the imports or the writing.
     """
     if receivers.metrics_file:
-        # Late: prometheus_client brings an HTTP server along, and few write metrics.
+        # Late, because prometheus_client imports an HTTP server, and few runs write metrics.
         from task.output.metrics import write_metrics  # noqa: PLC0415
 
         try:
@@ -71,7 +71,7 @@ def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None
     url = f"{scheme.lower()}://{rest}"
     where = origin(url)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # Late: requests is a tenth of what a run imports, and few send events.
+    # Late, because requests is a tenth of what a run imports, and few runs send events.
     from task.http import Http, Limits, NoAnswerError  # noqa: PLC0415
 
     http = None
@@ -85,7 +85,7 @@ def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None
         )
         for event in cloud_events(report, receivers.source, now):
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
-            # An event has the same id each time, so it may be sent again.
+            # An event always has the same id, so it may be sent again.
             answer = http.ask("POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True)
             if answer.status // 100 != 2:  # success
                 log("warning", f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}")
@@ -93,7 +93,7 @@ def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None
         log("warning", "the CloudEvents were not all sent: the run was stopped")
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")
-    except Exception as error:  # noqa: BLE001 - the commits have landed: no receiver makes a run fail
+    except Exception as error:  # noqa: BLE001 - the commits have landed, so no receiver may fail the run
         log("warning", f"--cloudevent-url: {where}: {type(error).__name__}")
     finally:
         if http:
@@ -101,7 +101,7 @@ def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None
 
 
 def _authorities(path: str) -> str:
-    """The PEM text of a file, or of all files of a folder."""
+    """Return the PEM text in a file, or in all files of a folder."""
     if not path:
         return ""
     names = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]

@@ -1,4 +1,4 @@
-"""Derives exit code, status, counts and the JSON report (docs/report.md) from a run's report."""
+"""Computes exit code, status, counts and the JSON report (docs/report.md) from a run's report."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from task.text import exact_json, without_logins
 from task.urls import without_login
 
 SCHEMA = "image-update/report/v1"
-BY_HAND = ("hold", "release", "rollback")  # commands whose commit may hold no update
+BY_HAND = ("hold", "release", "rollback")  # commands whose commit may have no update
 
 
 def exit_code(
     decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool = False, unmatched: bool = False
 ) -> Exit:
-    """The exit code of a run: the first one in `PRECEDENCE` that occurred. An error never ends as a success."""
+    """Return the exit code of a run: the first one in `PRECEDENCE` that occurred. An error never ends as a success."""
     verdicts = [decision.verdict for decision in decisions]
     codes = {verdict.exit or int(Exit.CONFIGURATION) for verdict in verdicts if verdict.verdict == "error"}
     codes |= {problem.exit or int(Exit.CONFIGURATION) for problem in problems if problem.severity == "error"}
@@ -28,13 +28,13 @@ def exit_code(
 
 
 def first_of(codes: Collection[int]) -> Exit:
-    """The exit code of a run in which all these codes occurred."""
+    """Return the exit code of a run in which all these codes occurred."""
     return next((code for code in PRECEDENCE if code in codes), Exit.DEFECT if any(codes) else Exit.OK)
 
 
 def status(report: Report) -> str:
-    """The report's status: `updated`, `unchanged`, `refused` or `failed`."""
-    if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):  # the second is only what --require-update asks for
+    """Return the report's status: `updated`, `unchanged`, `refused` or `failed`."""
+    if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):  # NOTHING_UPDATED only means that --require-update was given
         return "failed"
     verdicts = {decision.verdict.verdict for decision in report.decisions}
     written = any(not commit.already_there for commit in report.commits)
@@ -44,7 +44,7 @@ def status(report: Report) -> str:
 
 
 def counts(report: Report) -> dict[str, int]:
-    """The numbers of Applications, and of decisions by verdict."""
+    """Return the number of Applications, and the number of decisions with each verdict."""
     verdicts = [decision.verdict.verdict for decision in report.decisions]
     return {
         "applications": report.considered,
@@ -58,7 +58,7 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """The report as plain data. Absent values are None, never left out."""
+    """Return the report as plain data. Absent values are None, never left out."""
     timings = report.timings and {
         "started": report.timings.started,
         "seconds": round(report.timings.total, 3),
@@ -89,18 +89,18 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def json_text(report: Report) -> str:
-    """The report as one JSON text with a final newline."""
+    """Return the report as one JSON text with a final newline."""
     return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
 
 
 def current(decision: Decision) -> str | None:
-    """The version that Git, else the live Application, says now: tag, tag@digest or digest."""
+    """Return the present version in Git, or in the live Application: tag, tag@digest or digest."""
     tag, digest = decision.current.tag, decision.current.digest
     return f"{tag}@{digest}" if tag and digest else tag or digest or None
 
 
 def problem_as_json(problem: Problem) -> dict[str, Any]:
-    """One element of `errors`."""
+    """Return one element of `errors`."""
     return {
         "application": problem.application or None,
         "rule": problem.rule,
@@ -111,7 +111,7 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 
 def constraint_of(sub: Subscription) -> str | None:
-    """The constraints of an entry, all of which must hold."""
+    """Return the constraints of an entry, joined because all of them must hold, or None."""
     return " and ".join(sub.policy.constraints) or sub.entry.constraint or None
 
 
@@ -122,7 +122,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
         "image": sub.entry.image.name,
-        # Of a broken entry the strategy is null where it cannot be read, and never a default.
+        # For a broken entry, the strategy is null if it cannot be read, and never a default.
         "strategy": sub.flaw.strategy if sub.flaw else sub.policy.strategy,
         "constraint": constraint_of(sub),
         "current": current(decision),

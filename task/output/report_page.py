@@ -1,4 +1,4 @@
-"""Renders a report as one self-contained page of HTML, by the template `report.html.j2`."""
+"""Renders a report as one self-contained HTML page, with the template `report.html.j2`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MARKED = ("update", "unchanged", "refuse", "defer", "error", "updated", "refused
 
 
 def _text(value: object) -> Markup:
-    """Any value that the template prints, as text without markup and with control characters made visible.
+    """Return any value that the template prints as text without markup, and with visible control characters.
 
-    `#` becomes a character reference, so that Azure's runner reads no `##vso[…]` where the page is printed to its log.
+    `#` becomes a character reference, so that Azure's runner reads no `##vso[…]` if the page is printed to its log.
     """
     return value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))
 
@@ -47,7 +47,7 @@ ENVIRONMENT.tests["web_page"] = web_page
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """The page for a report that `task.output.saved_report` has checked."""
+    """Return the page for a report that `task.output.saved_report` has checked."""
     return ENVIRONMENT.get_template("report.html.j2").render(
         report=report,
         applications=[

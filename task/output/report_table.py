@@ -25,11 +25,14 @@ STYLES = {
 }  # fmt: skip
 DIFF_STYLES = {"file": "bold", "hunk": "cyan", "add": "green", "del": "red"}
 _NOTHING = Text("")
-_VERDICT, _REASON = 10, 44  # columns: of a mark with the longest verdict; of the narrowest reason beside the others
+_VERDICT, _REASON = 10, 44  # columns: of a mark and the longest verdict; of the narrowest reason next to the others
 
 
 def table(report: JSON, console: Console) -> str:
-    """The JSON report for a console: the decisions by Application, then the commits. Only diffs may be wider."""
+    """Return the JSON report for a console: the decisions by Application, then the commits.
+
+    Only diffs may be wider than the console.
+    """
     dry = would_be(report)
     words = summary(report["status"], report["counts"], dry=dry, back=went_back(report))
     end = Text(words, STYLES.get(report["status"], "bold"))
@@ -45,7 +48,7 @@ def table(report: JSON, console: Console) -> str:
 
 
 def diff_text(diff: str, console: Console | None) -> str:
-    """A unified diff, with colours where there is a console."""
+    """Return a unified diff, with colours if there is a console."""
     if console is None:
         return printable_lines(diff)
     with console.capture() as shown:
@@ -77,7 +80,7 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
         hint = hints.get((decision["application"], decision["because"]))
         if verdict == "error" and hint:
             reason.append(f"\nfix: {printable(hint)}", "bold")
-        if decision.get("from"):  # which reports of 0.1 do not have
+        if decision.get("from"):  # reports of 0.1 do not have this member
             reason.append(f"\nfrom {printable(decision['from'])}", "dim")
         if verdict in ("update", "unchanged") and decision["file"]:
             reason.append(f"\n{printable(decision['file'])}", "dim")
@@ -87,7 +90,7 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
         mark = Text.assemble((f"{symbols.get(verdict, '?')} {VERDICTS.get(verdict, verdict)}", style))
         cells = [mark, Text(image), Text.assemble((versions, change_style)), reason]
         rows.append((printable(decision["application"]), cells))
-    # All cells stand side by side, or all but the reason, or, on narrow terminals, none.
+    # Put all cells side by side, or all but the reason, or, on a narrow terminal, only the verdict.
     image_width, change_width = (max((cell_len(cells[at].plain) for _, cells in rows), default=0) for at in (1, 2))
     left = console.width - 8 - _VERDICT - image_width - change_width  # 8: the indent, and two blanks between columns
     widths = [_VERDICT, image_width, change_width][: 3 if left >= 0 else 1]

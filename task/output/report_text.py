@@ -1,4 +1,4 @@
-"""Writes a report for pipes and logs: plain text, with one fact on each line."""
+"""Writes a report for pipes and logs: plain text with one fact on each line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_FILES = 5
 
 
 def plain(report: Report) -> str:
-    """The whole report as plain text, one fact on each line."""
+    """Return the whole report as plain text, with one fact on each line."""
     lines: list[str] = []
     app = ""
     for decision in report.decisions:
@@ -47,7 +47,7 @@ def plain(report: Report) -> str:
         lines.append(tracked_by_nobody(names, report.considered))
     back = any(commit.rollback for commit in report.commits)
     lines.append(summary(status(report), counts(report), dry=report.dry, back=back))
-    return "\n".join(map(printable, lines)) + "\n"  # nearly all of it is untrusted: names, URLs, diffs
+    return "\n".join(map(printable, lines)) + "\n"  # nearly all of this is untrusted: names, URLs, diffs
 
 
 def _plain_decision(decision: Decision) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reads the JSON report of a run and checks it by the schema that is shipped with the package."""
+"""Reads the JSON report of a run, and checks it against the schema in this package."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LARGEST = 64 * 1024 * 1024  # bytes; the diffs of `plan` are in the report
 
 
 def report_of(text: str) -> Mapping[str, Any]:
-    """The report in a text. Raises `Malformed`, which says what is wrong and where.
+    """Parse a report. Raises `Malformed`, which says what is wrong and where.
 
-    Unknown members are allowed: a later version may have written the report.
+    Unknown members are allowed, because a later version may have written the report.
     """
     try:
         report = json.loads(text)
@@ -31,10 +31,10 @@ def report_of(text: str) -> Mapping[str, Any]:
 
 
 def _problems(value: Any, schema: Mapping[str, Any], where: str) -> Iterator[str]:
-    """Where a value breaks a schema, by the part of JSON Schema that ours use.
+    """Yield where a value violates a schema. This supports only the part of JSON Schema that ours use.
 
-    That is types, constants, choices, required members, items and minimums. The package `jsonschema` would be one more
-    dependency at run time, for this one command.
+    That is types, constants, choices, required members, items and minimums. The package `jsonschema` would be another
+    dependency, for this one command.
     """
     here = where or "the whole"
     kinds = schema.get("type", [])

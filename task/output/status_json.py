@@ -1,4 +1,4 @@
-"""What `status` found, as JSON: docs/status.md."""
+"""Turns the result of `status` into JSON: docs/status.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = "image-update/status/v1"
 
 
 def as_json(status: Status) -> dict[str, Any]:
-    """The status as plain data. Absent values are None, never left out."""
+    """Return the status as plain data. Absent values are None, never left out."""
     return {
         "schema": SCHEMA,
         "images": [_image(one) for one in status.images],
@@ -23,7 +23,7 @@ def as_json(status: Status) -> dict[str, Any]:
 
 
 def json_text(status: Status) -> str:
-    """The status as one JSON text with a final newline."""
+    """Return the status as one JSON text with a final newline."""
     return exact_json(json.dumps(as_json(status), indent=2, ensure_ascii=False)) + "\n"
 
 
@@ -45,7 +45,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "hold": hold
         and {
             "reason": without_logins(hold.reason),
-            "by": hold.by.rstrip(",") or None,  # that of a freeze goes on in a sentence
+            "by": hold.by.rstrip(",") or None,  # that of a freeze ends with a comma, for sentences
             "at": hold.at or None,
             "until": hold.until or None,
             "scope": one.scope,

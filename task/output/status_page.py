@@ -1,4 +1,4 @@
-"""Renders what `status` found as one self-contained page of HTML, by the template `status.html.j2`."""
+"""Renders the result of `status` as one self-contained HTML page, with the template `status.html.j2`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKS = {
 
 
 def page(status: Status) -> str:
-    """The page."""
+    """Return the page of a status."""
     return ENVIRONMENT.get_template("status.html.j2").render(
         applications=list(by_application(status)),
         others=[problem for problem in status.problems if not problem.application],

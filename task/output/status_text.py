@@ -1,4 +1,4 @@
-"""Writes what `status` found for people: one fact on each line for pipes and logs, a table for terminals."""
+"""Writes the result of `status` for people: one fact on each line for pipes and logs, a table for terminals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STYLES = {
 
 
 def plain(status: Status) -> str:
-    """The whole status as plain text, one fact on each line."""
+    """Return the whole status as plain text, with one fact on each line."""
     lines: list[str] = []
     for app, rows, problems in by_application(status):
         lines.append(app)
@@ -38,7 +38,7 @@ def plain(status: Status) -> str:
 
 
 def table(status: Status, console: Console) -> str:
-    """The same for a console, no line of it wider."""
+    """Return the whole status for a console. No line is wider than it."""
     parts: list[RenderableType] = []
     for app, rows, problems in by_application(status):
         parts += [Text(printable(app), "bold blue"), *_rows(rows, console), *map(_problem, problems), Text("")]
@@ -48,7 +48,7 @@ def table(status: Status, console: Console) -> str:
 
 
 def by_application(status: Status) -> Iterator[tuple[str, Sequence[ImageStatus], Sequence[Problem]]]:
-    """Each Application with its images and what is wrong with it; what is about none is the log's."""
+    """Yield each Application with its images and its problems. Problems without an Application are in the log."""
     wrong: dict[str, list[Problem]] = {}
     for problem in status.problems:
         if problem.application:

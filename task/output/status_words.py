@@ -1,4 +1,4 @@
-"""The words in which people read what `status` found; the same in the text, the table and the page."""
+"""The words with which people read the result of `status`. They are the same in the text, the table and the page."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from task.urls import without_login
 STATES = ("held", "waiting", "proposed", "behind", "differs", "unknown", "tracked")
 _WOULD_BE = VERDICTS | {"update": "updated", "error": "an error"}
 SCOPES = {"application": " (all images of the Application)", "image": " (this image)", "freeze": ""}
-DIGEST = 19  # letters of a digest that tell it from others
+DIGEST = 19  # characters of a digest that distinguish it from others
 
 
 def state(one: ImageStatus) -> str:
-    """The one word that says most about an image."""
+    """Return the one word that says most about an image: one of `STATES`."""
     now = version_of(one.in_git)
     if one.hold:
         return "held"
@@ -40,20 +40,20 @@ def state(one: ImageStatus) -> str:
 
 
 def name(one: ImageStatus) -> str:
-    """`alias=image`."""
+    """Return `alias=image`."""
     entry = one.subscription.entry
     return f"{entry.alias}={entry.image.name}" if entry.alias else entry.image.name
 
 
 def says(one: ImageStatus) -> str:
-    """The version in Git, in short."""
+    """Return the version in Git, in a short form."""
     if not one.read:
         return NOT_READ
     return _version(one.in_git.tag, one.in_git.digest) or "(none)"
 
 
 def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
-    """What is known of an image: a label, and a sentence for it. A label may come several times."""
+    """Yield what is known about an image: a label, and a sentence for it. Several facts may have the same label."""
     sub = one.subscription
     yield "tracks", rules(one)
     if one.kind == "live":
@@ -83,7 +83,7 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(would: Verdict) -> str:
-    """`updated: admitted: …`; no word of it twice."""
+    """Return `updated: admitted: …`, without repeating a word."""
     word, because = _WOULD_BE[would.verdict], without_logins(would.because)
     if would.rule != word:
         return f"{word}: {would.rule}: {because}"
@@ -91,7 +91,7 @@ def _verdict(would: Verdict) -> str:
 
 
 def rules(one: ImageStatus) -> str:
-    """The rules by which an entry takes tags."""
+    """Return the rules by which an entry accepts tags."""
     sub, policy = one.subscription, one.subscription.policy
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
     words += [f"allow-tags {policy.allow}"] if policy.allow is not None else []
@@ -111,14 +111,14 @@ def _ways(policy: Policy, one: ImageStatus) -> list[str]:
 
 
 def build_line(build: PastBuild) -> str:
-    """One build on one line."""
+    """Return one build as one line."""
     by = f"by {build.by}" if build.by else ""
     words = (_version(build.tag, build.digest), build.at, build.commit[:12], by, build.pipeline_run)
     return "  ".join(filter(None, words))
 
 
 def summary(status: Status) -> str:
-    """How many images there are, by state, and how many errors and warnings."""
+    """Return the number of images in each state, and the numbers of errors and warnings."""
     apps = {one.subscription.application.key for one in status.images}
     counted = Counter(state(one) for one in status.images)
     words = [f"{counted[one]} {one}" for one in STATES if counted[one]]
@@ -134,13 +134,13 @@ def _many(number: int, what: str) -> str:
 
 
 def _older(one: ImageStatus, tag: str) -> bool:
-    """Return whether a tag is older than the one in Git. One that the rules do not admit there is always replaced."""
+    """Tell whether a tag is older than the one in Git. If the rules do not admit the one in Git, no tag is."""
     now, policy = one.in_git.tag, one.subscription.policy
     return bool(now) and objection(now, policy) is None and bool(STRATEGIES[policy.strategy].older(tag, now))
 
 
 def _same(one: ImageStatus, image: Image) -> bool:
-    """Return whether an image is what Git says, as far as both tell."""
+    """Tell whether an image is the one in Git, as far as both are known."""
     now = one.in_git
     if now.digest and image.digest:
         return now.digest == image.digest

@@ -1,6 +1,6 @@
-"""The words in which people read a report; the same in the text, the table, the page and GitHub's summary.
+"""The words with which people read a report. They are the same in the text, the table, the page and GitHub's summary.
 
-In JSON, results and metrics the verdicts keep their names, which pipelines rely on.
+In JSON, results and metrics, the verdicts keep their names, because pipelines rely on them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _COUNTED = {"updated": "updated", "unchanged": "current", "refused": "skipped", 
 
 
 def ending(status: str, *, dry: bool) -> str:
-    """The status of a run, or of what a run would do."""
+    """Return the words for the status of a run, or for what a run would do."""
     if dry and status == "updated":
         return "would update"
     return _ENDS.get(status, status)
 
 
 def counted(numbers: Mapping[str, int], *, dry: bool) -> dict[str, int]:
-    """The numbers of decisions by verdict, in these words; those that are 0 are left out."""
+    """Return the number of decisions for each verdict, by these words, without those that are 0."""
     words = _COUNTED | ({"updated": "to update"} if dry else {})
     return {word: numbers[name] for name, word in words.items() if numbers[name]}
 
@@ -30,7 +30,7 @@ ROLLED_BACK = "rolled back"
 
 
 def went_back(report: Mapping[str, Any]) -> bool:
-    """Whether a JSON report says that a commit put back what was there before a failed rollout."""
+    """Tell whether a commit in a JSON report restored what was there before a failed rollout."""
     return any(commit.get("rollback") for commit in report["commits"])  # older reports do not have the member
 
 
@@ -38,7 +38,10 @@ NOT_READ = "not read"
 
 
 def change(verdict: str, current: str, candidate: str, arrow: str = "->", *, read: bool = True) -> str:
-    """What a decision is between: the version that Git has, and the one on offer. `read`: whether Git was read."""
+    """Return the two versions of a decision: the one in Git, and the one on offer.
+
+    `read` says whether Git was read.
+    """
     was = current or ("(none)" if read else NOT_READ)
     if verdict == "update":
         return f"{was} {arrow} {candidate}"
@@ -48,10 +51,10 @@ def change(verdict: str, current: str, candidate: str, arrow: str = "->", *, rea
 
 
 def would_be(report: Mapping[str, Any]) -> bool:
-    """Whether a JSON report only says what would happen."""
+    """Tell whether a JSON report only says what would happen."""
     return report["command"] == "plan" or any(commit["commit"] is None for commit in report["commits"])
 
 
 def tracked_by_nobody(images: str, considered: int) -> str:
-    """Said where no decision was to be made."""
+    """Return the sentence for a run without decisions."""
     return f"no Application tracks {images} ({considered} read)"
