@@ -12,7 +12,7 @@ from task.applications.charts import ChartTemplates
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import kustomization_in
 from task.applications.manifest_text import found_in
-from task.applications.rendering import ReadFiles, Rendering, kind_of
+from task.applications.rendering import Rendering, kind_of
 from task.errors import SourceError, UsageError
 from task.model import File, Place, Snapshot
 
@@ -70,7 +70,9 @@ class GitManifests:
         kind = kind_of([posixpath.basename(path) for path in files if posixpath.dirname(path) == self.path])
         if kind and not self._rendering.way_out(kind):
             where = f"{before}{self.path}".rstrip("/")
-            for found in self._rendering.rendered(kind, where, self.path, self._reader(snapshot)):
+            for found in self._rendering.rendered(
+                kind, where, self.path, lambda folder: self.store.again(snapshot, [Place(folder, "files")]).files
+            ):
                 yield replace(found, place=(snapshot.repo, snapshot.branch, self.path))
             return
         charts, applications = ChartTemplates(files), False
@@ -90,9 +92,6 @@ class GitManifests:
             applications=applications,
             before=before,
         )
-
-    def _reader(self, snapshot: Snapshot) -> ReadFiles:
-        return lambda folder: self.store.again(snapshot, [Place(folder, "files")]).files
 
 
 def _ref(query: str) -> str:

@@ -113,8 +113,11 @@ class Rendering:
                 files.update(texts(path))
             if release.values:
                 files[_VALUES] = release.values
-            given = _helm(release, folder or where, self._namespace) if kind == "helm" else self._build()
-            text = run([self._program(kind), *given, f"./{folder}"], files, self._environ)
+            program = self._program(kind)
+            given = ["kustomize" if os.path.basename(program) == "kubectl" else "build"]
+            if kind == "helm":
+                given = _helm(release, folder or where, self._namespace)
+            text = run([program, *given, f"./{folder}"], files, self._environ)
         except Malformed as error:
             hint = error.hint
             if left_out:
@@ -124,9 +127,6 @@ class Rendering:
         for one in found_in(text.encode(), where):
             if one.problem or one.item.get("kind") in _KINDS:
                 yield replace(one, origin=where)
-
-    def _build(self) -> list[str]:
-        return ["kustomize" if os.path.basename(self._program("kustomize")) == "kubectl" else "build"]
 
     def _program(self, kind: Kind) -> str:
         if kind not in self._programs:

@@ -139,11 +139,8 @@ def _land(
         return _commit(batch, snapshot, change, attempt, job)
 
     try:
-        if request := heads.requests.get(head):
-            tip = heads.snapshots[head].tip if head in heads.snapshots else ""
-            outcome = propose(change, request, tip, job, world, commit)
-        else:
-            outcome = commit()
+        request = heads.requests.get(head)
+        outcome = propose(change, request, job, world, commit) if request else commit()
     except TaskError as error:
         outcome = Outcome(tuple(failed(decision, error) for decision in change.decisions))
     return replace(outcome, strays=change.strays)

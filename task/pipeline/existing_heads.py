@@ -77,4 +77,6 @@ def read_heads(
         if head := batch.repository.head_snapshot(name, tuple(of_head)):
             over = is_over(requests.get(name), head.tip)
             snapshots[name] = replace(base, branch=head.branch, tip=head.tip) if over else head
+    tips = {name: head.tip for name, head in snapshots.items()}
+    requests = {name: replace(request, tip=tips.get(name, "")) for name, request in requests.items()}
     return ExistingHeads(base, snapshots, requests), moves

@@ -39,6 +39,7 @@ class Request:
 
     forge: Forge
     found: Proposed | None = None
+    tip: str = ""  # of the head branch, "" if it does not exist
     error: TaskError | None = None  # set if the forge did not answer
 
 
@@ -111,19 +112,17 @@ def _closed_for_this(found: Proposed) -> Verdict:
     return Verdict("refuse", "superseded", because)
 
 
-def propose(
-    change: Draft, request: Request, tip: str, job: Job, world: World, commit: Callable[[], Outcome]
-) -> Outcome:
-    """Commit to the head branch, which is at `tip`, and open or update its request. Do nothing if it is up to date.
+def propose(change: Draft, request: Request, job: Job, world: World, commit: Callable[[], Outcome]) -> Outcome:
+    """Commit to the head branch, and open or update its request. Do nothing if it is up to date.
 
     If the forge fails, the decisions become errors and the branch stays. The next run continues from there.
     """
     where = change.changeset.destination
-    if request.found and (stands := _stands(change, request, request.found, tip, job)) != "wanted":
+    if request.found and (stands := _stands(change, request, request.found, job)) != "wanted":
         return _as_it_stands(change, request.found, stands)
     outcome = commit()
     landed = outcome.commits[0].commit if outcome.commits else ""
-    at = landed or (outcome.landed[0].commit if outcome.landed else tip)
+    at = landed or (outcome.landed[0].commit if outcome.landed else request.tip)
     try:
         if request.error:
             raise request.error
@@ -149,12 +148,12 @@ def propose(
     )
 
 
-def _stands(change: Draft, request: Request, found: Proposed, tip: str, job: Job) -> str:
+def _stands(change: Draft, request: Request, found: Proposed, job: Job) -> str:
     """Return whether the request is still to be written ("wanted"), or else what `standing` says about it.
 
     A request with conflicts is written again, on the tip of the base.
     """
-    stands = standing(replace(found, head_commit=tip or NOWHERE), marker(change.apps, change.hold_changes))
+    stands = standing(replace(found, head_commit=request.tip or NOWHERE), marker(change.apps, change.hold_changes))
     if stands == "same":
         return "wanted" if request.forge.state(found.number).conflicts else stands
     return "wanted" if job.intent else stands  # a person wants it now, whatever was closed before

@@ -227,9 +227,6 @@ def _by_application(landed: Sequence[Landed]) -> list[list[Landed]]:
     for one in landed:
         apps.setdefault(one.application.key, []).append(one)
     return [
-        [one for one in of if one.written or not any(two.written for two in _same(one, of))] for of in apps.values()
+        [one for one in of if one.written or not any(two.written for two in of if two.repo == one.repo)]
+        for of in apps.values()
     ]
-
-
-def _same(one: Landed, others: Sequence[Landed]) -> list[Landed]:
-    return [other for other in others if other.repo == one.repo]

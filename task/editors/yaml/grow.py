@@ -94,15 +94,7 @@ def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
     start = body(text, node)
     empty = start >= node.end
     if parent is None:
-        fresh = _lines(tree, more, 0)[len(eol(text)) :]
-        if not empty:  # an explicit null or empty brackets at the root
-            at = line_start(text, start)
-            if only_blank(text, at, start):
-                return [Splice(at, node.end, fresh)]
-            return [Splice(_before_blanks(text, start), node.end, eol(text) + fresh)]
-        if node.anchor:
-            return [Splice(node.end, node.end, eol(text) + fresh)]
-        return [append(text, next(doc.end for doc in tree.documents if doc.root is node), fresh)]
+        return [_fill_root(tree, node, _lines(tree, more, 0)[len(eol(text)) :])]
     at = slot(tree, node) if empty and not node.anchor else start
     if parent.style == "{":
         gap = " " if empty else ""
@@ -117,6 +109,18 @@ def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
     indent = column(text, parent) + (indent_step(tree) if isinstance(more, Mapping) else sequence_shift(tree))
     tail = line_end(text, at if empty else node.end)
     return [*cut, Splice(tail, tail, _lines(tree, more, indent))]
+
+
+def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
+    text, start = tree.text, body(tree.text, node)
+    if start < node.end:  # an explicit null or empty brackets
+        at = line_start(text, start)
+        if only_blank(text, at, start):
+            return Splice(at, node.end, lines)
+        return Splice(_before_blanks(text, start), node.end, eol(text) + lines)
+    if node.anchor:
+        return Splice(node.end, node.end, eol(text) + lines)
+    return append(text, next(doc.end for doc in tree.documents if doc.root is node), lines)
 
 
 def _before_blanks(text: str, at: int) -> int:
