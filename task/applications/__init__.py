@@ -31,6 +31,11 @@ class Found:
     advice: bool = False  # the problem is not a mistake: it says what is not read, and how to read it
 
     @property
+    def concerns_us(self) -> bool:
+        """Whether it is a manifest of a kind that is read, or makes such manifests."""
+        return self.is_application or self.item.get("kind") in ("ImageUpdater", "HelmRelease")
+
+    @property
     def is_application(self) -> bool:
         """Whether this is an Application or an ApplicationSet."""
         return self.item.get("kind") in ("Application", "ApplicationSet")

@@ -11,6 +11,7 @@ from task.applications import Found
 from task.applications.charts import ChartTemplates
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import kustomization_in
+from task.applications.kustomized import Kustomized
 from task.applications.manifest_text import found_in
 from task.applications.rendering import Rendering, kind_of
 from task.errors import SourceError, UsageError
@@ -76,13 +77,22 @@ class GitManifests:
                 yield replace(found, place=(snapshot.repo, snapshot.branch, self.path))
             return
         charts, applications = ChartTemplates(files), False
+        kustomized = Kustomized(
+            lambda path: files[path].text,
+            (path for path in files if posixpath.basename(path) in KUSTOMIZATIONS),
+            self._rendering.namespace,
+        )
         for path, file in sorted(files.items()):
             where = f"{before}{path}"
             if file.problem:
                 yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
             if not charts.holds(path, file.text):
                 for found in found_in(file.text.encode(), where):
-                    applications = applications or found.is_application
+                    if found.concerns_us and kustomized.patches(path):
+                        continue
+                    if found.is_application:
+                        applications = True
+                        kustomized.found(path)
                     yield replace(found, place=(snapshot.repo, snapshot.branch, path))
         kustomization = kustomization_in(files, self.path)
         yield from self._rendering.unrendered(
@@ -90,6 +100,7 @@ class GitManifests:
             charts.of_applications,
             files[kustomization].text if kustomization else "",
             applications=applications,
+            kustomizations=kustomized.of_applications(),
             before=before,
         )
 

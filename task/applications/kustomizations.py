@@ -17,7 +17,7 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-_FOLDERS = (
+FOLDERS = (
     "resources",
     "bases",
     "components",
@@ -93,33 +93,43 @@ def places(text: str, path: str) -> Iterator[str]:
 
     Raises Malformed for anything that would be fetched, or start a program.
     """
-    kustomization = _read(text, path)
+    kustomization = parsed_kustomization(text, path)
     for key, (why, hint) in _REFUSED.items():
         if kustomization.get(key.lower()):
             raise Malformed(f"{path}: {key} is not rendered: {why}", hint)
     for one in _strings(kustomization):
         if _URL.match(one):
             raise Malformed(f"{path}: {one.strip()[:200]!r} is not in the repository", _NOT_HERE)
-    for key in _FOLDERS:
+    for key in FOLDERS:
         yield from (one for one in _list(kustomization.get(key)) if isinstance(one, str))
 
 
-def changes(text: str) -> bool:
-    """Tell whether a kustomization changes the manifests in its files, or takes some from elsewhere."""
+def changes(text: str, namespace: str = "") -> bool:
+    """Tell whether a kustomization changes the manifests in its files, or takes some from elsewhere.
+
+    `namespace` is that of manifests without one: to set it changes nothing.
+    """
     try:
-        kustomization = _read(text, "")
+        kustomization = parsed_kustomization(text, "")
     except Malformed:
         return True
-    return any(value and key not in _FIRST for key, value in kustomization.items()) or reaches_out(text)
+    return changes_manifests(kustomization, namespace) or reaches_out(text)
+
+
+def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> bool:
+    """Tell whether a parsed kustomization does more than list manifests, and set this namespace."""
+    return any(
+        value and key not in _FIRST and (key, value) != ("namespace", namespace) for key, value in kustomization.items()
+    )
 
 
 def reaches_out(text: str) -> bool:
     """Tell whether a kustomization takes manifests from outside its folder."""
     try:
-        kustomization = _read(text, "")
+        kustomization = parsed_kustomization(text, "")
     except Malformed:
         return False
-    listed = [one for key in _FOLDERS for one in _list(kustomization.get(key))]
+    listed = [one for key in FOLDERS for one in _list(kustomization.get(key))]
     return any(posixpath.normpath(str(one)).startswith("..") or _URL.match(str(one)) for one in listed)
 
 
@@ -135,8 +145,8 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
             continue
         done.add(here)
         path = kustomization_in(files, here)
-        kustomization = _read(files[path], path)
-        if any(value and key not in _FIRST for key, value in kustomization.items()):
+        kustomization = parsed_kustomization(files[path], path)
+        if changes_manifests(kustomization):
             return None
         for entry in places(files[path], path):
             there = posixpath.normpath(posixpath.join(here, entry))
@@ -148,8 +158,11 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _read(text: str, path: str) -> dict[str, Any]:
-    """Return the kustomization, with its keys in lower case, because Kustomize ignores their case."""
+def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
+    """Return the kustomization, with its keys in lower case, because Kustomize ignores their case.
+
+    Raises Malformed for a text that is not one.
+    """
     try:
         data = plain(text)
     except Malformed as error:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from task.applications import Found
 from task.applications.charts import CHART, ChartTemplates
 from task.applications.kustomizations import kustomization_in
+from task.applications.kustomized import Kustomized
 from task.applications.local_files import LocalFiles
 from task.applications.manifest_text import found_in
 from task.applications.rendering import Kind, Rendering, kind_of
@@ -61,6 +62,7 @@ class Manifests:
     def _folder(self) -> Iterator[Found]:
         unreadable: list[OSError] = []
         charts = ChartTemplates()
+        kustomized = Kustomized(_text, namespace=self._rendering.namespace)
         root, applications = "", False
         kind: Kind | None = None
         for folder, subfolders, names in os.walk(self.path, onerror=unreadable.append):
@@ -76,13 +78,24 @@ class Manifests:
                     return
             if CHART in names:
                 charts.add(shown)
+            if kustomization := kustomization_in(names, ""):
+                kustomized.add(os.path.join(shown, kustomization))
             for name in sorted(names):
-                if name.endswith(SUFFIXES):
-                    for found in self._file(os.path.join(shown, name), charts):
-                        applications = applications or found.is_application
-                        yield found
-        kustomization = self._kustomization() if kind == "kustomize" else ""
-        yield from self._rendering.unrendered(root, charts.of_applications, kustomization, applications=applications)
+                path = os.path.join(shown, name)
+                for found in self._file(path, charts) if name.endswith(SUFFIXES) else ():
+                    if found.concerns_us and kustomized.patches(path):
+                        continue
+                    if found.is_application:
+                        applications = True
+                        kustomized.found(path)
+                    yield found
+        yield from self._rendering.unrendered(
+            root,
+            charts.of_applications,
+            _text(os.path.join(self.path, kustomization_in(os.listdir(self.path), ""))) if kind == "kustomize" else "",
+            applications=applications,
+            kustomizations=kustomized.of_applications(),
+        )
         for error in unreadable:
             if error.filename == self.path:
                 raise UsageError(
@@ -90,14 +103,6 @@ class Manifests:
                 )
             where = str(error.filename)
             yield Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions")
-
-    def _kustomization(self) -> str:
-        """Return the text of the folder's kustomization, or "" if it cannot be read."""
-        path = kustomization_in(os.listdir(self.path), "")
-        try:
-            return read_text(os.path.join(self.path, path), errors="replace")
-        except OSError:
-            return ""
 
     def _file(self, path: str, charts: ChartTemplates | None = None) -> Iterator[Found]:
         try:
@@ -111,3 +116,11 @@ class Manifests:
             return
         if charts is None or not charts.holds(path, content.decode("utf-8", "replace")):
             yield from found_in(content, path)
+
+
+def _text(path: str) -> str:
+    """Return the text of a kustomization, or "" if it cannot be read."""
+    try:
+        return read_text(path, errors="replace")
+    except OSError:
+        return ""

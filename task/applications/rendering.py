@@ -53,7 +53,7 @@ class Rendering:
         sources: Collection[str] = (),
     ) -> None:
         """`namespace` is the release's: Argo CD's own. `sources` are all values of `--applications`."""
-        self._allowed, self._environ, self._namespace = allowed, environ, namespace
+        self._allowed, self._environ, self.namespace = allowed, environ, namespace
         self._sources = {source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources}
         self._programs: dict[Kind, str] = {}
 
@@ -64,21 +64,29 @@ class Rendering:
         return "" if self._program(kind) else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
 
     def unrendered(
-        self, root: str, charts: Collection[str], kustomization: str, *, applications: bool, before: str = ""
+        self,
+        root: str,
+        charts: Collection[str],
+        kustomization: str,
+        *,
+        applications: bool,
+        kustomizations: Collection[str] = (),
+        before: str = "",
     ) -> Iterator[Found]:
-        """Yield a warning about each chart that makes Applications, and one if the source's own kustomization does.
+        """Yield a warning about each chart that makes Applications, and about each kustomization that changes some.
 
         `kustomization` is the text of the one at the source's root. `applications` says whether the source has any.
-        `before` is put before each path.
+        `kustomizations` are the folders whose kustomization changes some. `before` is put before each path.
         """
         told: list[tuple[Kind, str]] = [("helm", chart) for chart in charts]
-        if kustomization and (changes(kustomization) if applications else reaches_out(kustomization)):
+        if kustomization and (changes(kustomization, self.namespace) if applications else reaches_out(kustomization)):
             told.append(("kustomize", root))
+        told += [("kustomize", folder) for folder in kustomizations if ("kustomize", folder) not in told]
         for kind, folder in told:
             where = f"{before}{folder}".rstrip("/") or "."
             if folder != root and where in self._sources:
                 continue  # it is read, or reported, as a source of its own
-            # Only the source's own folder is rendered, not charts in folders below it.
+            # Only the source's own folder is rendered, not what lies in folders below it.
             own = f"name it as a source of its own, with --render {kind}, {_OTHERWISE}"
             yield self.advice(kind, where, self.way_out(kind) if folder == root else own)
 
@@ -116,7 +124,7 @@ class Rendering:
             program = self._program(kind)
             given = ["kustomize" if os.path.basename(program) == "kubectl" else "build"]
             if kind == "helm":
-                given = _helm(release, folder or where, self._namespace)
+                given = _helm(release, folder or where, self.namespace)
             text = run([program, *given, f"./{folder}"], files, self._environ)
         except Malformed as error:
             hint = error.hint

@@ -268,6 +268,8 @@ def test_what_is_not_rendered_says_how_it_would_be(
     [
         ("resources: [web.yaml]\n", {"web.yaml": APPLICATION}, False),
         ("resources: [web.yaml]\nnamePrefix: a-\n", {"web.yaml": APPLICATION}, True),
+        ("resources: [web.yaml]\nnamespace: argocd\n", {"web.yaml": APPLICATION}, False),
+        ("resources: [web.yaml]\nnamespace: other\n", {"web.yaml": APPLICATION}, True),
         ("resources: [pod.yaml]\nnamePrefix: a-\n", {"pod.yaml": "kind: Pod\n"}, False),
         ("resources: [../base]\n", {}, True),
     ],
