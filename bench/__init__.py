@@ -1,1 +1,1 @@
-"""The figures: what the command costs, against what people do today, both sides measured in one run."""
+"""The figures: what the command costs, compared with what people do today. Both sides are measured in one run."""

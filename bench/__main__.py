@@ -1,4 +1,4 @@
-"""`make bench`: measures every figure and prints it with its limit; ends with 1 where one is missed."""
+"""`make bench`: measures every figure, and prints it with its limit. The exit code is 1 if one is missed."""
 
 import argparse
 import sys
@@ -32,7 +32,7 @@ GROUPS: dict[str, Group] = {
 
 
 def main() -> int:
-    """Measure what was asked for; the exit code."""
+    """Measure the requested groups, and return the exit code."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
     parser.add_argument("--only", choices=GROUPS, action="append", help="this group only (may be repeated)")
     wanted = parser.parse_args().only or list(GROUPS)

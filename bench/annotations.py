@@ -1,4 +1,4 @@
-"""How fast Applications are read and decided, against only parsing the same bytes."""
+"""The time to read Applications and decide, compared with only parsing the same bytes."""
 
 import gc
 import json
@@ -22,12 +22,12 @@ from task.settings import Settings
 from task.wiring import world_of
 
 APPLICATIONS, IMAGES = 10_000, 5
-EVENT = "ghcr.io/acme/shop/part-3:2.0.0"  # the constraints refuse it: everything is decided, and Git is not asked
+EVENT = "ghcr.io/acme/shop/part-3:2.0.0"  # the constraints refuse it, so everything is decided, and Git is not asked
 LETTERS = 10_000
 
 
 def figures() -> Iterator[Figure]:
-    """10,000 Applications of 5 images each, from JSON and from YAML; a hostile pattern."""
+    """Yield 10,000 Applications with 5 images each, from JSON and from YAML, and a hostile pattern."""
     with TemporaryDirectory() as name:
         yield _json(Path(name) / "apps.json")
         yield _yaml(Path(name) / "apps")
@@ -89,7 +89,7 @@ def _numbers() -> range:
 
 
 def _application(number: int) -> dict[str, Any]:
-    """An Application as clusters hold it: annotated with 5 images, and with a status."""
+    """Return an Application as in a cluster: with annotations for 5 images, and with a status."""
     images = [f"ghcr.io/acme/shop/part-{part}" for part in range(IMAGES)]
     entries = ", ".join(f"part{part}={image}:~1.{part}" for part, image in enumerate(images))
     keys = {f"part{part}.helm.image-tag": f"parts.part{part}.tag" for part in range(IMAGES)}

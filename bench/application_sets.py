@@ -1,4 +1,4 @@
-"""2,000 Applications from 20 ApplicationSets in a repository, against 2,000 plain manifests in the same one."""
+"""2,000 Applications from 20 ApplicationSets in a repository, compared with 2,000 plain manifests in the same one."""
 
 import gc
 import time
@@ -17,7 +17,7 @@ from task.settings import GitSettings, Settings
 from task.wiring import world_of
 
 SETS, EACH = 20, 100
-EVENT = "ghcr.io/acme/web:2.0.0"  # the constraint refuses it: everything is read and decided, and nothing is written
+EVENT = "ghcr.io/acme/web:2.0.0"  # the constraint refuses it, so everything is read and decided, and nothing is written
 ROUNDS = 3
 ABOUT = f"""\
     {PREFIX}/image-list: web=ghcr.io/acme/web:~1
@@ -69,7 +69,7 @@ spec:
 
 
 def figures() -> Iterator[Figure]:
-    """Read, rendered and decided, with all fetches."""
+    """Yield the time to read, render and decide, with all fetches."""
     with TemporaryDirectory() as name:
         repo = Path(name) / "repo.git"
         fill(repo, _files(f"file://{repo}"))

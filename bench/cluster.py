@@ -1,6 +1,6 @@
-"""10,000 Applications in a cluster, ten of which take the image: what finding them costs, against listing them all.
+"""10,000 Applications in a cluster, of which ten take the image: the cost of finding these, compared with listing all.
 
-`python -m bench.cluster ours|theirs URL` is one side; it prints its seconds and its memory.
+`python -m bench.cluster ours|theirs URL` is one side. It prints its seconds and its memory.
 """
 
 import json
@@ -28,15 +28,15 @@ LIST = "kubectl get applications.argoproj.io --all-namespaces -o json"
 
 
 class Cost(NamedTuple):
-    """What one side took."""
+    """The cost of one side."""
 
     seconds: float
-    memory: float  # bytes that its process held at most
+    memory: float  # peak of its process, in bytes
     sent: float  # bytes
 
 
 def figures() -> Iterator[Figure]:
-    """Bytes with and without compression, time, and memory."""
+    """Yield bytes with and without compression, time, and memory."""
     with _server() as url:
         plain = {side: _run(side, url, "plain") for side in ("ours", "theirs")}
         runs = [{side: _run(side, url, "gzip") for side in ("ours", "theirs")} for _ in range(ROUNDS)]
@@ -68,7 +68,7 @@ def _server() -> Iterator[str]:
 
 
 def _run(side: str, url: str, how: str) -> Cost:
-    for path in (how, "sent"):  # begins to count anew
+    for path in (how, "sent"):  # asking for "sent" resets the count
         _ask(f"{url}/{path}")
     done = subprocess.run(
         [sys.executable, "-m", "bench.cluster", side, url], check=True, capture_output=True, text=True
@@ -88,19 +88,19 @@ def _mentioned(item: Mapping[str, Any]) -> bool:
 
 
 def ours(kubernetes: Kubernetes) -> int:
-    """As the step does it."""
+    """Find them as the command does."""
     return len(list(ClusterManifests(kubernetes, prefix=f"{PREFIX}/", wanted=_mentioned).all()))
 
 
 def theirs(kubernetes: Kubernetes) -> int:
-    """All of them whole, then those that match."""
+    """List all of them whole, and then find those that match."""
     return sum(map(_mentioned, list(kubernetes.list(APPLICATIONS, full=True))))
 
 
 def _measure(side: str, url: str) -> None:
-    """Print what one side costs in this process."""
+    """Print the cost of one side in this process."""
     kubernetes = Kubernetes(ClusterAccess(Kubeconfig("", "argocd", Server(url), User()), {}))
-    kubernetes.get(APPLICATIONS, "argocd", "service-00000")  # what either side imports is not counted
+    kubernetes.get(APPLICATIONS, "argocd", "service-00000")  # so that the imports of both sides are not counted
     began = time.perf_counter()
     found = {"ours": ours, "theirs": theirs}[side](kubernetes)
     seconds = time.perf_counter() - began

@@ -1,7 +1,7 @@
-"""`python -m bench.cluster_server COUNT MATCHING`: a Kubernetes API with so many Applications; prints its port.
+"""`python -m bench.cluster_server COUNT MATCHING`: a Kubernetes API with so many Applications. It prints its port.
 
-Everything that it says is made before it is asked, so that what is measured is the client and the transfer. Asked
-for `/sent`, it says how many bytes it has sent since it was last asked; `/plain` and `/gzip` change how it sends.
+All answers are made in advance, so that only the client and the transfer are measured. `/sent` returns how many bytes
+were sent since it was last asked. `/plain` and `/gzip` change how answers are sent.
 """
 
 import gzip
@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from bench.material import IMAGE, PREFIX
 
 PARTIAL = "as=PartialObjectMetadataList"
-SIZE = 16_000  # bytes of an Application, as a real one has them
+SIZE = 16_000  # bytes of an Application, like a real one
 
 
 SPEC = ("project", "destination", "source", "syncPolicy", "revisionHistoryLimit", "ignoreDifferences", "info")
@@ -28,7 +28,7 @@ STATUS = (
 
 
 def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
-    """What one controller manages, as the API server notes it: more than half of an object's metadata."""
+    """Return what one controller manages, as noted by the API server. It is more than half of an object's metadata."""
     inner: dict[str, Any] = {f"f:{key}": {".": {}, "f:name": {}, "f:revision": {}} for key in fields}
     return {
         "manager": manager, "operation": "Update", "apiVersion": "argoproj.io/v1alpha1",
@@ -37,7 +37,7 @@ def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def application(number: int, *, matching: bool) -> dict[str, Any]:
-    """One Application as an API server gives it: who manages what, a status with resources and history."""
+    """Return one Application as from an API server: with managed fields, and a status with resources and history."""
     name, digest = f"service-{number:05}", hashlib.sha256(str(number).encode()).hexdigest()
     image = IMAGE if matching else f"ghcr.io/acme/service-{number}"
     managed = [_managed("argocd-applicationset-controller", SPEC), _managed("argocd-application-controller", STATUS)]
@@ -76,7 +76,7 @@ def _json(value: object) -> bytes:
 
 
 class Cluster:
-    """What the server has, and what it has sent."""
+    """The content of the server, and what it has sent."""
 
     def __init__(self, count: int, matching: int) -> None:
         every = max(count // max(matching, 1), 1)
@@ -101,7 +101,7 @@ class Cluster:
         return _json(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
     def answer(self, path: str, query: str, accept: str) -> tuple[int, bytes]:
-        """Status and body."""
+        """Return the status and the body of an answer."""
         given = {key: values[-1] for key, values in parse_qs(query).items()}
         if path in ("/plain", "/gzip"):
             self.compress = path == "/gzip"
@@ -119,7 +119,7 @@ class Cluster:
 
 
 def serve(cluster: Cluster) -> None:
-    """Until the process is ended."""
+    """Serve until the process is ended."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", 1 << 16, True

@@ -1,4 +1,4 @@
-"""What one edit in a long values file costs, against ruamel's load and dump of it."""
+"""The cost of one edit in a long values file, compared with ruamel's load and dump."""
 
 import io
 import time
@@ -33,8 +33,8 @@ TARGET = Target("helmvalues", "values.yaml", Keys(tag=f"service{MIDDLE}.image.ta
 
 
 def figures() -> Iterator[Figure]:
-    """One edit against one load, and against load and dump."""
-    texts = (_text(number) for number in count())  # ever another one: nothing is remembered
+    """Yield one edit against one load, and against load and dump."""
+    texts = (_text(number) for number in count())  # always another one, so that no cache helps
     shown = f"one edit in a values file of {LINES:,} lines: find, read, write"
     both = alternate(ROUNDS, _timed(_edit, texts), _timed(_load, texts))
     yield Figure("one edit against a load", Side(shown, both[0]), Side("ruamel's YAML().load", both[1]), 1.5)

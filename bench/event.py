@@ -1,4 +1,4 @@
-"""One event sent to the command, and a check that it did what was measured."""
+"""Sends one event to the command, and checks that it did what was measured."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,22 +8,22 @@ from bench.process import IMAGE_UPDATE
 
 
 def arguments(tag: str, applications: Path, image: str = IMAGE) -> list[str]:
-    """The arguments of `image-update` for one event."""
+    """Return the arguments of `image-update` for one event."""
     source = ["--applications", str(applications), "--allow-protocol", "file"]
     return ["run", "--image", f"{image}:{tag}", *source, "--output", "json"]
 
 
 def command(tag: str, applications: Path, image: str = IMAGE) -> list[str]:
-    """The whole command line for one event."""
+    """Return the whole command line for one event."""
     return [IMAGE_UPDATE, *arguments(tag, applications, image)]
 
 
 def shown(applications: str = "apps.json") -> str:
-    """The command line, as figures show it."""
+    """Return the command line as figures show it."""
     return f"image-update run --image {IMAGE}:TAG --applications {applications} --allow-protocol file"
 
 
 def landed(repo: Path, wanted: Sequence[App], tag: str) -> None:
-    """Stop the measurement unless Git says the tag for all these Applications."""
+    """Stop the measurement unless the tag is in Git for all these Applications."""
     behind = [app.name for app in wanted if tag_at_tip(repo, app) != tag]
     assert not behind, f"{len(behind)} of {len(wanted)} Applications are not at {tag}: {behind[:3]}"

@@ -1,4 +1,4 @@
-"""One figure: two measured sides, and how many times the one may be the other."""
+"""One figure: two measured sides, and how many times the first one may be the second."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Unit = Literal["s", "B", "n"]
 
 
 class Side(NamedTuple):
-    """What was measured, and the command that anyone can run to measure it again."""
+    """A measured value, and the command with which anyone can measure it again."""
 
     command: str
     value: float
@@ -28,7 +28,7 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """How many times theirs ours is."""
+        """Our value, divided by theirs."""
         return self.ours.value / self.theirs.value
 
     @property
@@ -38,7 +38,7 @@ class Figure:
 
 
 class NotMeasured(NamedTuple):
-    """A figure that this machine cannot have."""
+    """A figure that this machine cannot measure."""
 
     name: str
     why: str
@@ -48,13 +48,13 @@ Group = Callable[[], Iterator[Figure | NotMeasured]]
 
 
 def alternate(rounds: int, ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[float, float]:
-    """The medians of both sides, measured in turns: what else the machine does hits both alike."""
+    """Return the medians of both sides, measured in turns, so that other load on the machine affects both alike."""
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return median(one for one, _ in pairs), median(other for _, other in pairs)
 
 
 def lines(figure: Figure) -> Sequence[str]:
-    """A figure as people read it."""
+    """Return a figure as lines for people."""
     verdict = "ok    " if figure.held else "MISSED"
     return [
         f"{verdict} {figure.name}: {_times(figure.ratio)}, at most {_times(figure.limit)}",
@@ -65,7 +65,7 @@ def lines(figure: Figure) -> Sequence[str]:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.2f}x" if ratio > 0.5 else f"1/{1 / ratio:.0f}"  # from here on a fraction reads better
+    return f"{ratio:.2f}x" if ratio > 0.5 else f"1/{1 / ratio:.0f}"  # below this, a fraction is easier to read
 
 
 def _quantity(value: float, unit: Unit) -> str:

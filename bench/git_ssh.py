@@ -20,14 +20,14 @@ class Ssh(NamedTuple):
     host_key: str  # "TYPE KEY"
 
     def known_hosts(self, file: Path, port: int) -> Path:
-        """The host key in a file, for the port through which the server is reached."""
+        """Write the host key to a file, for the port that clients use, and return the file."""
         file.write_text(f"[127.0.0.1]:{port} {self.host_key}\n")
         return file
 
 
 @contextmanager
 def git_ssh(folder: Path) -> Iterator[Ssh]:
-    """The server; it has ended when the block ends. Raises `FileNotFoundError` where there is no sshd."""
+    """Run the server during the block. Raises `FileNotFoundError` if there is no sshd."""
     program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     if not program:
         raise FileNotFoundError("sshd is not installed")
@@ -58,5 +58,5 @@ def git_ssh(folder: Path) -> Iterator[Ssh]:
 
 
 def user() -> str:
-    """Who logs in."""
+    """Return the name of the user who logs in."""
     return getpass.getuser()

@@ -1,4 +1,4 @@
-"""The image, made from the Dockerfile on a Debian base: its size, and the memory of a run in it."""
+"""The image, built from the Dockerfile on a Debian base: its size, and the memory of a run in it."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ MEMORY = 64 * MB
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """The figures; none where images cannot be built."""
+    """Yield the figures. There are none if images cannot be built."""
     missing = [one for one in containers.PROGRAMS if not shutil.which(one)]
     if missing or os.getuid():
         yield NotMeasured("image", f"it needs root and {', '.join(missing or containers.PROGRAMS)}")
@@ -39,7 +39,7 @@ def _most(value: float) -> Side:
 
 
 def _memory(image: str) -> float:
-    """The most that a run with one Application held, over http with a login."""
+    """Return the peak memory of a run with one Application, over http with a login, in bytes."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         apps = material.apps(1)

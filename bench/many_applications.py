@@ -1,4 +1,4 @@
-"""500 Applications of one image in one repository: one commit, where pollers make one each."""
+"""500 Applications with one image in one repository: one commit here, while pollers make one each."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -41,7 +41,7 @@ class Many:
         self.tags = (f"1.0.{number}" for number in count(1))
 
     def update_all(self) -> float:
-        """Seconds for one event that all of them take, in one commit."""
+        """Send one event that all of them take, in one commit, and return the seconds."""
         tag, commits = next(self.tags), self._commits()
         spent = run(self.where, event.command(tag, self.all)).wall
         event.landed(self.repo, self.apps, tag)
@@ -49,21 +49,21 @@ class Many:
         return spent
 
     def update_first(self) -> float:
-        """Seconds for one event that one of them takes."""
+        """Send one event that one of them takes, and return the seconds."""
         tag = next(self.tags)
         spent = run(self.where, event.command(tag, self.first)).wall
         event.landed(self.repo, self.apps[:1], tag)
         return spent
 
     def poll(self, app: material.App) -> float:
-        """Seconds for one Application, the way pollers do it."""
+        """Update one Application as pollers do, and return the seconds."""
         values = {"url": f"file://{self.repo}", "tag": next(self.tags), "file": app.override, "name": app.name}
         spent = run(self.where, ["sh", "-c", POLLER.format(**values)]).wall
         event.landed(self.repo, [app], values["tag"])
         return spent
 
     def pushes(self) -> int:
-        """How many pushes one event for all of them takes."""
+        """Return how many pushes one event for all of them takes."""
         calls = record(self.where, event.command(next(self.tags), self.all))
         return sum("push" in call.argv for call in calls)
 
@@ -72,7 +72,7 @@ class Many:
 
 
 def figures() -> Iterator[Figure]:
-    """All at once against one alone, and against the way pollers do it."""
+    """Yield all together against a single one, and against pollers."""
     with TemporaryDirectory() as name:
         many = Many(room(Path(name)))
         assert many.pushes() == 1, "not in one push"

@@ -1,4 +1,4 @@
-"""What is measured on: repositories of any size, and Applications that update files in them."""
+"""Test data for the measurements: repositories of any size, and Applications that update files in them."""
 
 import json
 import subprocess
@@ -23,14 +23,14 @@ helm:
 
 
 class App(NamedTuple):
-    """One Application to be: its name, and the image that it takes."""
+    """One Application: its name, and its image."""
 
     name: str
     image: str = IMAGE
 
     @property
     def folder(self) -> str:
-        """Where its chart lies in the repository."""
+        """The folder of its chart in the repository."""
         return f"apps/{self.name}"
 
     @property
@@ -40,12 +40,12 @@ class App(NamedTuple):
 
 
 def apps(count: int, *, same_image: bool = True) -> list[App]:
-    """So many Applications, of one image or each of its own."""
+    """Return so many Applications, all with the same image, or each with its own."""
     return [App(f"web-{number}", IMAGE if same_image else f"{IMAGE}-{number}") for number in range(count)]
 
 
 def manifest(app: App, repo: Path) -> dict[str, Any]:
-    """The Application, as `kubectl get -o json` prints it."""
+    """Return the Application, as `kubectl get -o json` prints it."""
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -64,20 +64,20 @@ def manifest(app: App, repo: Path) -> dict[str, Any]:
 
 
 def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
-    """The Applications in one file, as `--applications` takes it."""
+    """Write the Applications into one file for `--applications`, and return the file."""
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [manifest(app, repo) for app in wanted]}))
     return file
 
 
 def repository(folder: Path, wanted: Iterable[App], fill_up_to: int = 0) -> Path:
-    """A bare repository with a chart for each Application, filled up with other files to so many."""
+    """Make a bare repository with a chart for each Application, and other files up to a total. Return its folder."""
     return fill(folder, _files(list(wanted), fill_up_to))
 
 
 def fill(folder: Path, files: Iterable[tuple[str, str]]) -> Path:
-    """A bare repository with these files."""
+    """Make a bare repository with these files, and return its folder."""
     subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True)
-    for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):  # as the Git hosts have them
+    for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):  # like Git hosts
         subprocess.run(["git", "-C", str(folder), "config", key, "true"], check=True)
     importer = subprocess.Popen(["git", "-C", str(folder), "fast-import", "--quiet"], stdin=subprocess.PIPE)
     assert importer.stdin
@@ -106,11 +106,11 @@ def _data(text: str) -> bytes:
 
 
 def tag_at_tip(repo: Path, app: App) -> str:
-    """The tag that the repository says now."""
+    """Return the tag that is in the repository now."""
     text = git(repo, "show", f"main:{app.override}")
     return text.rsplit("value: ", 1)[1].split()[0].strip("\"'")
 
 
 def git(repo: Path, *args: str) -> str:
-    """What git says about a repository."""
+    """Run a git command in a repository, and return its output."""
     return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout.strip()

@@ -1,7 +1,7 @@
-"""A Git server 30 ms away, each way: what a run costs beside a clone, an edit, a commit and a push.
+"""A Git server 30 ms away, each way: the cost of a run, compared with a clone, an edit, a commit and a push.
 
-Over HTTP with a login, from a server that knows all filters and from one that refuses filters of trees, as GitHub
-does; and over SSH.
+It is measured over HTTP with a login, with a server that knows all filters and one that refuses filters of trees, like
+GitHub, and over SSH.
 """
 
 import json
@@ -23,12 +23,16 @@ from bench.repository_size import CLONE, SHOWN
 
 ROUNDS = 5
 ONE = material.apps(1)
-SIZES = {1_000: (1.25, 11), 5_000: (1.25, 11), 30_000: (0.9, 14)}  # files → (times of the clone's time, round trips)
+SIZES = {
+    1_000: (1.25, 11),
+    5_000: (1.25, 11),
+    30_000: (0.9, 14),
+}  # files → (limit as a multiple of the clone's time, round trips)
 SETTINGS = {"all filters": (), "no filters of trees": (("uploadpackfilter.tree.maxDepth", "0"),)}
 
 
 class Scene:
-    """One Application in a repository on a server that is far away."""
+    """One Application in a repository on a distant server."""
 
     def __init__(self, where: Room, line: Far, repo: Path, url: str, login: Sequence[str], clone_env: str) -> None:
         self.where, self.line, self.repo, self.url = where, line, repo, url
@@ -39,17 +43,17 @@ class Scene:
         self._applications.write_text(text)
 
     def update(self, tag: str) -> list[str]:
-        """The command for one event."""
+        """Return the command that sends one event."""
         return [*event.command(tag, self._applications), *self._login]
 
     def clone(self, tag: str) -> list[str]:
-        """The same change by plain git."""
+        """Return the command that makes the same change with plain git."""
         work = self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
         return ["sh", "-c", self._clone_env + CLONE.format(url=self.url, work=work, tag=tag, file=ONE[0].override)]
 
     def measure(self, argv: Callable[[str], list[str]]) -> tuple[float, int]:
-        """(seconds, round trips) of one change."""
+        """Make one change, and return (seconds, round trips)."""
         tag = f"1.0.{next(self._tags)}"
         self.line.forget()
         spent = run(self.where, argv(tag)).wall
@@ -58,7 +62,7 @@ class Scene:
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """Time, and round trips, of each server and size."""
+    """Yield the time, and the round trips, for each server and size."""
     for size, (limit, trips) in SIZES.items():
         for name, settings in SETTINGS.items():
             with TemporaryDirectory() as folder, ExitStack() as opened:
@@ -80,7 +84,7 @@ def figures() -> Iterator[Figure | NotMeasured]:
 
 
 def over_http(where: Room, line: Far, repo: Path) -> Scene:
-    """With a login: ours from a file, the clone's from a store of git."""
+    """Return a scene with a login: ours from a file, and the clone's from a store of git."""
     server = f"http://127.0.0.1:{line.port}"
     name, _, password = LOGIN.partition(":")
     (where.folder / "password").write_text(password)
@@ -94,7 +98,7 @@ def over_http(where: Room, line: Far, repo: Path) -> Scene:
 
 
 def over_ssh(where: Room, line: Far, repo: Path, server: Ssh) -> Scene:
-    """With a key and a known host."""
+    """Return a scene with a key and a known host."""
     known = server.known_hosts(where.folder / "known_hosts", line.port)
     login = ["--ssh-key-file", str(server.key), "--ssh-known-hosts-file", str(known)]
     clone_env = f"export GIT_SSH_COMMAND='ssh -i {server.key} -o UserKnownHostsFile={known}'\n"

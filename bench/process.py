@@ -1,4 +1,4 @@
-"""Runs programs and says what they cost. The environment is clean, so that figures are the same for everyone."""
+"""Runs programs and measures their cost. The environment is clean, so that figures are the same for everyone."""
 
 import os
 import subprocess
@@ -16,14 +16,14 @@ GITCONFIG = "[user]\n\tname = Bench\n\temail = bench@example.com\n"
 
 
 class Cost(NamedTuple):
-    """Seconds on the clock, and seconds of processor time including all children."""
+    """Wall-clock seconds, and seconds of processor time including all children."""
 
     wall: float
     processor: float
 
 
 class Room(NamedTuple):
-    """A folder to work in, with a HOME, a TMPDIR and an environment of its own."""
+    """A folder to work in, with its own HOME, TMPDIR and environment."""
 
     folder: Path
     environment: Mapping[str, str]
@@ -35,7 +35,7 @@ class Room(NamedTuple):
 
 
 def room(folder: Path) -> Room:
-    """A new room in an empty folder."""
+    """Return a new room in an empty folder."""
     (folder / "home").mkdir()
     (folder / "tmp").mkdir()
     (folder / "home" / ".gitconfig").write_text(GITCONFIG)
@@ -50,12 +50,15 @@ def room(folder: Path) -> Room:
 
 
 def run(where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """What one program costs. A program that fails ends the measurement: its figure would mean nothing."""
+    """Run one program, and return its cost.
+
+    If it fails, the measurement ends, because its figure would mean nothing.
+    """
     return wait(start(where, argv, environment))
 
 
 class Running(NamedTuple):
-    """A program on its way."""
+    """A running program."""
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -79,7 +82,7 @@ def start(where: Room, argv: Sequence[str], environment: Mapping[str, str] | Non
 
 
 def wait(running: Running) -> Cost:
-    """What a started program cost, once it has ended well."""
+    """Wait for a program, and return its cost. If it failed, the measurement ends."""
     _, status, usage = os.wait4(running.process.pid, 0)
     wall = time.perf_counter() - running.began
     running.process.returncode = os.waitstatus_to_exitcode(status)
@@ -91,7 +94,7 @@ def wait(running: Running) -> Cost:
 
 
 def on_disk(folder: Path) -> int:
-    """Bytes that a folder takes on the disk, as `du` counts them."""
+    """Return the bytes that a folder takes on the disk, as `du` counts them."""
     return sum(_blocks(Path(base, name)) for base, folders, files in os.walk(folder) for name in (*folders, *files))
 
 

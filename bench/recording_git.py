@@ -1,4 +1,4 @@
-"""Stands in for git on PATH: runs the real one, and notes the call and the bytes that lie in RECORD_TMP then.
+"""Stands in for git on PATH: runs the real one, and notes the call and the bytes that are in RECORD_TMP afterwards.
 
 Each call becomes a file PROCESS.json in the folder RECORD_GIT.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """One call of git; its exit code."""
+    """Run one git command, and return its exit code."""
     status = subprocess.run([os.environ["REAL_GIT"], *sys.argv[1:]], check=False).returncode
     taken = subprocess.run(["du", "-s", "-B1", os.environ["RECORD_TMP"]], capture_output=True, text=True, check=False)
     note = Path(os.environ["RECORD_GIT"], f"{os.getpid()}.json")

@@ -1,4 +1,4 @@
-"""What the size of the repository costs: a run fetches the trees on the way, a clone fetches everything."""
+"""The cost of a large repository. A run fetches only the trees on its way, but a clone fetches everything."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SHOWN = "git clone --depth 1 && sed -i … && git commit --all && git push"
 
 
 class Place(NamedTuple):
-    """One Application in a repository of some size."""
+    """One Application in a repository of a certain size."""
 
     where: Room
     repo: Path
@@ -33,14 +33,14 @@ class Place(NamedTuple):
     tags: Iterator[int]
 
     def update(self) -> float:
-        """Seconds for one event, sent to the command."""
+        """Send one event to the command, and return the seconds."""
         tag = self._next()
         spent = run(self.where, event.command(tag, self.applications)).wall
         event.landed(self.repo, ONE, tag)
         return spent
 
     def clone(self) -> float:
-        """Seconds for the same change by way of a clone, which is left behind to be looked at."""
+        """Make the same change with a clone, which is left behind for measuring, and return the seconds."""
         tag, work = self._next(), self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
         script = CLONE.format(url=f"file://{self.repo}", work=work, tag=tag, file=ONE[0].override)
@@ -49,7 +49,7 @@ class Place(NamedTuple):
         return spent
 
     def peak(self) -> int:
-        """The most bytes that lie on the disk after any of the git commands."""
+        """Return the most bytes that are on the disk after any of the git commands."""
         return max(call.bytes for call in record(self.where, event.command(self._next(), self.applications)))
 
     def _next(self) -> str:
@@ -60,7 +60,7 @@ ONE = material.apps(1)
 
 
 def figures() -> Iterator[Figure]:
-    """A repository of 100,000 files against a clone of it, and against one of 1,000 files."""
+    """Yield a repository with 100,000 files against a clone of it, and against one with 1,000 files."""
     with TemporaryDirectory() as large_folder, TemporaryDirectory() as small_folder:
         large, small = _place(Path(large_folder), LARGE), _place(Path(small_folder), SMALL)
         ours, theirs = alternate(ROUNDS, large.update, large.clone)

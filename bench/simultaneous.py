@@ -1,4 +1,4 @@
-"""Runs on one branch at the same time, as far from each other as pods are: all land, and the history stays a line."""
+"""Simultaneous runs on one branch, as far apart as pods: all of them land, and the history is linear."""
 
 import os
 import subprocess
@@ -13,12 +13,12 @@ from bench.process import Room, room, run, start, wait
 
 RUNS = 20
 CROWD = 50
-# Pods share no network: what one process could tell the next over this machine's is no help to them.
+# Pods share no network, so runs must not help each other over this machine's network.
 ALONE = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--net", "--map-root-user"]
 
 
 class Crowd:
-    """Applications of an image each, in one repository."""
+    """Applications with one image each, in one repository."""
 
     def __init__(self, where: Room, size: int = RUNS) -> None:
         self.where = where
@@ -29,18 +29,18 @@ class Crowd:
         ]
 
     def commands(self, tag: str) -> list[list[str]]:
-        """One command for each Application, in a network of its own."""
+        """Return one command for each Application, in its own network."""
         return [[*ALONE, *event.command(tag, file, app.image)] for app, file in zip(self.apps, self.files, strict=True)]
 
     def check(self, tag: str, commits: int) -> None:
-        """Stop unless every run left a commit of its own, one after another."""
+        """Stop unless every run made its own commit, one after another."""
         event.landed(self.repo, self.apps, tag)
         assert material.git(self.repo, "rev-list", "--count", "main") == str(commits), "not one commit for each run"
         assert not material.git(self.repo, "rev-list", "--merges", "main"), "the history is not a line"
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """All at the same time against one after the other."""
+    """Yield all runs at the same time against one after the other."""
     try:
         subprocess.run([*ALONE, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -66,7 +66,7 @@ def figures() -> Iterator[Figure | NotMeasured]:
 
 
 def _by_hand(crowd: Crowd, folder: Path, tag: str) -> float:
-    """What a script would do, once for each Application, nobody in its way."""
+    """Do what a script would do, once for each Application, without competition, and return the seconds."""
     folder.mkdir()
     began = time.perf_counter()
     for app in crowd.apps:

@@ -1,4 +1,7 @@
-"""What one update in a small repository costs, beside importing the packages that it uses: needless work shows."""
+"""The cost of one update in a small repository, compared with importing the packages that it uses.
+
+It shows needless work.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -11,12 +14,12 @@ from bench.figure import Figure, Side, alternate
 from bench.process import room, run
 
 ROUNDS = 9
-# The dependencies in pyproject.toml, with the parts of them that every run imports.
+# The dependencies in pyproject.toml, with those parts that every run imports.
 PACKAGES = "re2, requests, rich.console, ruamel.yaml, semver, sh, typer, yaml"
 
 
 def figures() -> Iterator[Figure]:
-    """Processor time of a run with its git commands, against that of a Python which imports and ends."""
+    """Yield the processor time of a run with its git commands, against that of a Python that only imports and ends."""
     with TemporaryDirectory() as name:
         where = room(Path(name))
         apps = material.apps(1)

@@ -1,6 +1,6 @@
-"""`python tree_memory.py PROGRAM ARGUMENT…`: runs a program and prints the most bytes that it and its children held.
+"""`python tree_memory.py PROGRAM ARGUMENT…`: runs a program, and prints the peak memory of it and its children.
 
-What several processes share counts once (Pss), as it does for the memory limit of a container.
+The number is in bytes. Memory that several processes share counts once (Pss), as for the memory limit of a container.
 """
 
 import subprocess
@@ -8,7 +8,7 @@ import sys
 
 
 def held(pid: int) -> int:
-    """Bytes of a process and of all that it started, now."""
+    """Return the memory of a process and of all its children now, in bytes."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             own = next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
@@ -19,7 +19,7 @@ def held(pid: int) -> int:
 
 
 def main() -> int:
-    """Run it; its exit code."""
+    """Run the program, and return its exit code."""
     process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
     most = 0
     while process.poll() is None:

@@ -1,1 +1,1 @@
-"""What maintainers run: rows of manifests and documentation made from the code."""
+"""Programs for maintainers: they write parts of manifests and of the documentation from the code."""

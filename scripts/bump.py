@@ -1,7 +1,7 @@
-"""Sets the version everywhere: `python -m scripts.bump 1.2.0`; `--check [v1.2.0]` only looks whether all agree.
+"""Sets the version everywhere: `python -m scripts.bump 1.2.0`. With `--check [v1.2.0]`, only checks that all agree.
 
-`task/__init__.py` is the one source. What names a version of ours elsewhere is found by how it is written, so that a
-new sample needs no entry here. What is made from other files is made again.
+`task/__init__.py` is the only source. Our version in other files is found by its form, so that a new sample needs no
+entry here. Files that are made from other files are made again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = "task/__init__.py"
 VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z.-]+)?")
 _V = VERSION.pattern
-_SHORTEST = _V.replace("]+)?", "]+?)??")  # what stands behind it may be the tag of the action's image: v1.2.0-action
+_SHORTEST = _V.replace(
+    "]+)?", "]+?)??"
+)  # the version may be followed by the suffix of the action's image: v1.2.0-action
 
-# Where it is written, and how; what stands around it stays. The first is the source.
+# The files with a version, and its form there. The text around it stays. The first one is the source.
 PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SOURCE, (rf'^__version__ = "({_V})"$',)),
     ("Dockerfile", (rf"^ARG VERSION=({_V})$",)),
@@ -38,21 +40,21 @@ PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("examples/**/*.*", ()),
     (".github/ISSUE_TEMPLATE/*", ()),
 )
-# In all of them: our images, mirrored or not, bundles, action, component, package and the files of a tag.
+# In all files: our images, mirrored or not, bundles, action, component, package and the files of a tag.
 NAMED = (
     rf"/image-update(?:/bundle)?[:@]v({_SHORTEST})(?=-action\b|[^0-9A-Za-z.-]|$)",
     rf"raw\.githubusercontent\.com/argocd-image-update/image-update/v({_V})/",
     rf"argocd-image-update/image-update/image-update@({_V})(?![0-9A-Za-z.-])",
     rf"\bargocd-image-update==({_V})(?![0-9A-Za-z.-])",
     rf"name: revision, value: v({_V})\}}",
-    rf"^    rev: v({_V})$",  # of the hook for pre-commit
+    rf"^    rev: v({_V})$",  # the hook for pre-commit
     rf"argocd-image-update/image-update//[\w/-]+\?ref=v({_V})$",
-    rf"\bimage-update ({_V})(?=,|$)",  # what --version prints
+    rf"\bimage-update ({_V})(?=,|$)",  # the output of --version
 )
 
 
 def main(argv: list[str]) -> int:
-    """The exit code: 1 where something disagrees."""
+    """Run the command, and return the exit code: 1 if the versions disagree."""
     if argv[:1] == ["--check"]:
         return _check(argv[1] if len(argv) > 1 else f"v{current()}")
     if len(argv) != 1 or not VERSION.fullmatch(argv[0].removeprefix("v")):
@@ -64,12 +66,12 @@ def main(argv: list[str]) -> int:
 
 
 def current(root: Path = ROOT) -> str:
-    """The version that the source names."""
+    """Return the version in the source."""
     return versions(root)[SOURCE].pop()
 
 
 def versions(root: Path = ROOT) -> dict[str, set[str]]:
-    """Which versions each file names."""
+    """Return the versions in each file."""
     found: dict[str, set[str]] = {}
     for path, patterns in _files(root):
         text = path.read_text(encoding="utf-8")
@@ -80,7 +82,7 @@ def versions(root: Path = ROOT) -> dict[str, set[str]]:
 
 
 def bump(version: str, root: Path = ROOT) -> list[str]:
-    """Write the version everywhere; the files that changed. Doing it again changes nothing."""
+    """Write the version everywhere, and return the files that changed. A second run changes nothing."""
     changed = []
     notes = _notes(root, version)
     for path, patterns in _files(root):
@@ -108,7 +110,7 @@ def _with(match: re.Match[str], version: str) -> str:
     return match[0][:start] + version + match[0][end:]
 
 
-# What changed, for Artifact Hub: the entries of the version in CHANGELOG.md.
+# The changes for Artifact Hub: the entries of the version in CHANGELOG.md.
 
 
 def _notes(root: Path, version: str) -> list[dict[str, str]]:
@@ -125,7 +127,7 @@ def _kind(entry: str) -> str:
 
 
 def _with_notes(text: str, notes: list[dict[str, str]], *, stamp: bool) -> str:
-    """Replace what Artifact Hub shows as changes, where a file has that."""
+    """Replace the changes for Artifact Hub, if a file has any."""
     if not notes:
         return text
     told = yaml.safe_dump(notes, sort_keys=False, allow_unicode=True, width=140)
@@ -144,7 +146,7 @@ def _with_notes(text: str, notes: list[dict[str, str]], *, stamp: bool) -> str:
 
 
 def _made_again(root: Path) -> None:
-    """The manifests that are made from others."""
+    """Write the manifests that are made from others."""
     for module, source, made in (
         (stepaction, stepaction.TASK, stepaction.STEP_ACTION),
         (cluster_template, cluster_template.TEMPLATE, cluster_template.CLUSTER),

@@ -1,4 +1,7 @@
-"""Writes the ClusterWorkflowTemplate, the WorkflowTemplate under another kind: `python -m scripts.cluster_template`."""
+"""Writes the ClusterWorkflowTemplate: the WorkflowTemplate with another kind.
+
+Run `python -m scripts.cluster_template`.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ NOTE = "# Generated from ../image-update/manifests.yaml by `python -m scripts.cl
 
 
 def main() -> None:
-    """Bring the ClusterWorkflowTemplate in step with the WorkflowTemplate."""
+    """Write the ClusterWorkflowTemplate again, from the WorkflowTemplate."""
     CLUSTER.parent.mkdir(parents=True, exist_ok=True)
     CLUSTER.write_text(rendered(), encoding="utf-8")
 
 
 def rendered(source: Path = TEMPLATE) -> str:
-    """The text of the ClusterWorkflowTemplate."""
+    """Return the text of the ClusterWorkflowTemplate."""
     text = source.read_text(encoding="utf-8")
     return NOTE + text.replace("\nkind: WorkflowTemplate\n", "\nkind: ClusterWorkflowTemplate\n", 1)
 

@@ -1,7 +1,7 @@
-"""Builds the image on a Debian base that is made here, and runs it: `python -m scripts.containers [runtime|action]`.
+"""Builds the image on a Debian base that it makes itself, and runs it: `python -m scripts.containers [runtime|action]`.
 
-Nothing is pulled, and everything is kept in `.cache/image`. Needs root, and Debian's mmdebstrap, buildah, podman, runc
-and netavark.
+Nothing is pulled, and everything is kept in `.cache/image`. This needs root, and Debian's mmdebstrap, buildah, podman,
+runc and netavark.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "image"
 PROGRAMS = ("mmdebstrap", "buildah", "podman", "runc")
-_MADE_BY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]  # what makes the base anew when this changes
+_MADE_BY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]  # a change of this file makes a new base
 BASE = f"localhost/image-update-base:{_MADE_BY}"
-MACHINE = dict(os.environ)  # how this machine reaches packages, before a test's clean room hides it
+MACHINE = dict(os.environ)  # the settings for packages on this machine, before a test's clean environment hides them
 
 _PACKAGES = "python3,python3-venv,ca-certificates"
-_MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"  # by links, as debootstrap does it; the package usrmerge needs perl
+_MERGED = (
+    "/usr/share/mmdebstrap/hooks/merged-usr"  # with links, like debootstrap, because the package usrmerge needs perl
+)
 _MIRROR = "http://deb.debian.org/debian"
-# The official slim images leave the same out, and the bytecode of the standard library.
+# The official slim images leave out the same, and the bytecode of the standard library.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
 _NO_BYTECODE = 'find "$1/usr/lib/python3"* -name __pycache__ -prune -exec rm -r {} +'
 _AUTHORITIES = "/run/image-update-build/authorities.pem"
@@ -34,7 +36,7 @@ _PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout",
 
 
 def base() -> str:
-    """The name of the base, which is made where it is missing."""
+    """Return the name of the base image. Make it if it is missing."""
     with _locked():
         if _said("podman", "image", "exists", BASE, fails=True) is None:
             tar = CACHE / f"base-{_MADE_BY}.tar"
@@ -45,44 +47,50 @@ def base() -> str:
 
 
 def build(target: str = "runtime") -> str:
-    """The name of an image made from `Dockerfile`; what has not changed is taken from the last build."""
+    """Build an image from `Dockerfile`, and return its name. Unchanged layers come from the last build."""
     name, onto = f"localhost/image-update-{target}:tests", base()
     with _locked():
         options = ("--isolation", "chroot", "--layers", "--pull-never", "--quiet", "--target", target, "--tag", name)
         given = ("--build-arg", f"PYTHON_IMAGE={onto}", *_packages_by())
         _said("buildah", "bud", *options, *given, "--file", str(ROOT / "Dockerfile"), str(ROOT))
-        _said("podman", "image", "prune", "--force", "--filter", "until=24h")  # layers of builds that are long past
+        _said("podman", "image", "prune", "--force", "--filter", "until=24h")  # layers of old builds
     return name
 
 
 def podman(*arguments: str) -> list[str]:
-    """The command line of podman; it wants `environment()`."""
+    """Return the command line of podman. It needs `environment()`."""
     return ["podman", *arguments]
 
 
 def run(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
-    """The command line that runs an image without any right and with a read-only root, as `restricted` pods run."""
+    """Return the command line that runs an image without any rights and with a read-only root.
+
+    That is how `restricted` pods run.
+    """
     rights = ("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     return container(image, *rights, *options, command=command)
 
 
 def container(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
-    """The command line that runs an image on this machine's network; gone when it ends."""
-    limits = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=10000:10000")  # more than a container's own may be forbidden
+    """Return the command line that runs an image on this machine's network. The container is removed when it ends."""
+    limits = (
+        "--ulimit=nofile=4096:4096",
+        "--ulimit=nproc=10000:10000",
+    )  # the default of a container may be more than is allowed here
     return podman("run", "--rm", "--pull=never", "--network=host", *limits, *options, image, *command)
 
 
 def size(image: str) -> int:
-    """Bytes of an image, unpacked."""
+    """Return the size of an image in bytes, unpacked."""
     return int(_said("podman", "image", "inspect", "--format", "{{.Size}}", image) or "")
 
 
 def environment() -> Mapping[str, str]:
-    """The variables with which buildah and podman find the store in `.cache` and their configuration."""
+    """Return the variables with which buildah and podman find their configuration, and the store in `.cache`."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    driver = "vfs" if _filesystem() == "overlay" else "overlay"  # an overlay does not lie on an overlay
+    driver = "vfs" if _filesystem() == "overlay" else "overlay"  # an overlay cannot be on another overlay
     _write("storage.conf", f'[storage]\ndriver = "{driver}"\ngraphroot = "{CACHE}/store"\nrunroot = "{CACHE}/run"\n')
-    # crun does not run where cgroups are of the mixed kind; and without systemd nobody keeps a journal.
+    # crun does not run with cgroups of the mixed kind, and without systemd there is no journal.
     engine = 'runtime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
     _write("containers.conf", f'[engine]\n{engine}[network]\nnetwork_backend = "netavark"\n')
     kept = {name: text for name, text in MACHINE.items() if name in ("PATH", "HOME") or name.lower().endswith("_proxy")}
@@ -94,7 +102,7 @@ def environment() -> Mapping[str, str]:
 
 
 def _make_base(tar: Path) -> None:
-    """A minimal Debian with Python, from where this machine's apt has its packages."""
+    """Make a minimal Debian with Python, from the package mirror of this machine's apt."""
     slim = [f"--dpkgopt=path-exclude={one}" for one in _LEFT_OUT]
     if proxy := (_said("apt-config", "shell", "X", "Acquire::http::Proxy") or "").partition("=")[2].strip().strip("'"):
         slim.append(f'--aptopt=Acquire::http::Proxy "{proxy}"')
@@ -112,7 +120,10 @@ def _make_base(tar: Path) -> None:
 
 
 def _packages_by() -> Iterator[str]:
-    """What lets pip reach packages during the build as it does on this machine; none of it stays in the image."""
+    """Yield options with which pip finds packages during the build, as on this machine.
+
+    The image keeps none of them.
+    """
     told = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], env=MACHINE, capture_output=True, text=True, check=False
     ).stdout
@@ -126,7 +137,7 @@ def _packages_by() -> Iterator[str]:
 
 
 def _said(program: str, *arguments: str, fails: bool = False) -> str | None:
-    """What a program prints; None where it fails and may."""
+    """Return what a program prints, or None if it fails and `fails` allows that."""
     done = subprocess.run([program, *arguments], env=environment(), capture_output=True, text=True, check=False)
     if done.returncode and not fails:
         raise RuntimeError(f"{program} {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
@@ -141,7 +152,7 @@ def _filesystem() -> str:
 
 
 def _write(name: str, text: str) -> Path:
-    """A file in the cache, changed only when it must be: another process may be reading it."""
+    """Write a file into the cache, only if it changes, because another process may be reading it. Return its path."""
     path = CACHE / name
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         new = path.with_name(f"{name}.{os.getpid()}")
@@ -152,7 +163,7 @@ def _write(name: str, text: str) -> Path:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """One at a time: tests run in several processes."""
+    """Let only one process into the block at a time, because tests run in several processes."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

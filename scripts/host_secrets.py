@@ -1,6 +1,6 @@
-"""Adds what is new among the variables with secrets (`task.wiring.SECRETS`) to the hosts' manifests and their READMEs.
+"""Adds new variables with secrets (`task.wiring.SECRETS`) to the hosts' manifests and their READMEs.
 
-Part of `python -m scripts.options`. Where the words of a row should be better, write them there: it is added once.
+This is part of `python -m scripts.options`. A row is added only once, so improve its words there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PREFIX = "IMAGE_UPDATE_"
 
 
 def main() -> None:
-    """Bring the manifests in step."""
+    """Add what is missing to the manifests."""
     for variable in (one for one in SECRETS if one.startswith(PREFIX)):
         key = variable.removeprefix(PREFIX).lower().replace("_", "-")
         _add(TASK, "      computeResources:\n", _reference(8, variable, "$(params.secret)", key))
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _help(key: str) -> str:
-    """What the option that takes it as a file says, or the one that it goes with."""
+    """Return the help of the option that takes the secret as a file, or of the option that it belongs to."""
     words = key.split("-")
     names = (f"{key}-file", f"{key.rpartition('-')[0]}-url")
     found = next(
@@ -48,7 +48,7 @@ def _reference(indent: int, variable: str, secret: str, key: str) -> str:
 
 
 def _end_of_table(text: str) -> int:
-    """Behind the last row of the table of secrets."""
+    """Return the place after the last row of the table of secrets."""
     return text.index("\n\n", text.index("| key | variable |")) + 1
 
 

@@ -1,10 +1,10 @@
-"""Writes the table of options of docs/reference.md; adds new options to the hosts' manifests.
+"""Writes the table of options in docs/reference.md, and adds new options to the hosts' manifests.
 
     python -m scripts.options
 
-Options are read from the Typer app. The reference is made anew. In manifests and their READMEs, whose words may be
-better than the help of an option, only missing rows are added, each behind the option that stands before it in the
-table. Then the manifests that are made from others are made again.
+Options are read from the Typer app. The table is made anew. In manifests and their READMEs, where the words may be
+better than the help of an option, only missing rows are added, each after the option that is before it in the table.
+Then the manifests that are made from others are made again.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ TASK, TEMPLATE, ACTION, COMPONENT = (
 )
 READMES = (ROOT / "tekton/task/image-update/README.md", ROOT / "argo-workflows/image-update/README.md")
 BEGIN, END = "<!-- options: `python -m scripts.options` writes what follows -->\n", "<!-- end of the options -->"
-# What a host settles itself.
+# These are set by the host itself.
 SETTLED = ("results-dir", "dotenv", "report", "ssh-directory", "basic-auth-directory", "ca-file")
 
 
 def main() -> None:
-    """Bring everything in step."""
+    """Write everything again."""
     reference(ROOT / "docs/reference.md")
     options = options_of("run")
-    # Outputs and workspaces have names of options as well: only the section of the parameters is looked at.
+    # Outputs and workspaces may have the names of options as well, so only the section of the parameters counts.
     lines(TASK, options, "    - name: {name}\n", _tekton, ("\n  params:\n", "\n  workspaces:\n"))
     lines(TEMPLATE, options, "          - name: {name}\n", _argo, ("\n        parameters:\n", "\n        artifacts:\n"))
     lines(ACTION, options, "  {name}:\n", _action, ("\ninputs:\n", "\noutputs:\n"))
@@ -67,14 +67,14 @@ def main() -> None:
 
 
 def reference(path: Path) -> None:
-    """The tables of all options, between the two comments."""
+    """Write the tables of all options, between the two comments."""
     text = path.read_text()
     start = text.index(BEGIN) + len(BEGIN)
     path.write_text(text[:start] + table() + text[text.index(END) :])
 
 
 def table() -> str:
-    """Every option with its variable, help and default: a heading and a table for each group."""
+    """Return every option with its variable, help and default: a heading and a table for each group."""
     rows, panel = [], ""
     for one in all_options():
         if one.rich_help_panel != panel:
@@ -92,7 +92,7 @@ def _row(one: TyperParam) -> str:
         shown, default = f"`{one.opts[0]}`, `{one.secondary_opts[0]}`", "on" if one.default else "off"
     else:
         shown = f"`{one.opts[0]}` `{metavar}`{' (repeatable)' if one.multiple else ''}"
-    # The variable has a line of its own: a column more, and no phone shows what the option does.
+    # The variable has its own line: with another column, no phone would show what the option does.
     return f"| {shown}<br>`{one.envvar}` | {one.help} | {default or '–'} |"
 
 
@@ -103,9 +103,9 @@ def lines(
     new: str | Callable[[TyperParam], str],
     section: tuple[str, str] = ("", ""),
 ) -> None:
-    """Add a piece of text for every option whose mark is not there, behind the piece of the option before it.
+    """Add a piece of text for every option whose mark is missing, after the piece for the previous option.
 
-    Only what stands between the two marks of the section counts.
+    Only the text between the two marks of the section counts.
     """
     whole = path.read_text()
     begin = whole.index(section[0])
@@ -124,7 +124,7 @@ def lines(
 
 
 def _end(text: str, at: int, indent: int) -> int:
-    """Where the piece that begins at `at` ends: before the next line that is not further to the right."""
+    """Return where the piece that begins at `at` ends: before the next line that is not indented more."""
     end = text.index("\n", at) + 1
     while (line := text[end : text.find("\n", end)]).strip() and len(line) - len(line.lstrip(" ")) > indent:
         end = text.index("\n", end) + 1
@@ -142,7 +142,7 @@ def _filled(template: str, one: TyperParam) -> str:
 
 
 def help_of(one: TyperParam) -> str:
-    """Its help, with what it takes."""
+    """Return the option's help, with the values that it takes."""
     text = str(one.help).replace('"', "'")
     if isinstance(one.default, bool):
         return f"{text.rstrip('.')} (true or false)."

@@ -1,6 +1,6 @@
-"""Makes docs/demo.svg: a terminal with a real `image-update demo` in it, light or dark as the reader's system is.
+"""Makes docs/demo.svg: a terminal with a real `image-update demo`, light or dark like the reader's system.
 
-python -m scripts.picture
+Run `python -m scripts.picture`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
-COLUMNS = 54  # narrow: on a phone's 360 pixels the letters are still 10 high
+COLUMNS = 54  # narrow: on a phone with 360 pixels, the letters are still 10 pixels high
 END = re.compile(r"\n(?:\x1b\[[0-9;]*m)*diff --git a/apps/worker")
 CELL, LINE, MARGIN, BAR = 8.4, 19, 14, 36  # pixels: a column, a line, around the text, the window's upper bar
 STYLES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "34": "u", "35": "m", "36": "c"}
@@ -36,7 +36,10 @@ def main() -> None:
 
 
 def demo() -> str:
-    """What a terminal shows of `image-update demo`, up to the second diff; the repository has a fixed name."""
+    """Return the output of `image-update demo` on a terminal, up to the second diff.
+
+    The repository gets a fixed name.
+    """
     environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}
     argv = [sys.executable, "-m", "task", "demo"]
     done = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, check=True, encoding="utf-8")
@@ -45,12 +48,12 @@ def demo() -> str:
 
 
 def text_of(shown: str) -> str:
-    """The letters alone; ids of commits, which hold the time, become one."""
+    """Return only the text. The ids of commits, which depend on the time, become equal."""
     return re.sub(r"(commit) [0-9a-f]{12}", r"\1 " + "0" * 12, re.sub(r"\x1b\[[0-9;]*m", "", shown))
 
 
 def svg(shown: str) -> str:
-    """The picture of a text with the colours of a terminal."""
+    """Return the picture of a text with a terminal's colours."""
     lines = [part for line in ("$ image-update demo", *shown.split("\n")) for part in wrapped(line)]
     width = round(COLUMNS * CELL + 2 * MARGIN)
     height = BAR + LINE * len(lines) + 2 * MARGIN
@@ -72,7 +75,7 @@ def svg(shown: str) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """A line as a terminal breaks it, here at a blank where there is one; the colour goes on behind the break."""
+    """Break a line like a terminal, but at a blank if possible. The colour continues after the break."""
     rows, row, width, colour = [], "", 0, ""
     for codes, word in re.findall(r"(\x1b\[[0-9;]*m)|(\s*[^\s\x1b]*)", line):
         if codes:
@@ -86,7 +89,7 @@ def wrapped(line: str) -> list[str]:
 
 
 def _spans(line: str) -> str:
-    """One line; each piece has its place, so that another font cannot push the next one away."""
+    """Return one line. Each piece has its own position, so that another font cannot move the next one."""
     pieces, at = [], 0
     for codes, text in re.findall(r"(?:\x1b\[([0-9;]*)m)?([^\x1b]*)", line):
         if not text:

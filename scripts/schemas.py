@@ -1,7 +1,7 @@
-"""Writes `tests/data/schemas.json`, what the hosts' schemas allow: `SCHEMAS_DIR=folder python -m scripts.schemas`.
+"""Writes `tests/data/schemas.json`, the rules of the hosts' schemas: `SCHEMAS_DIR=folder python -m scripts.schemas`.
 
-The schemas of Tekton, Argo CD, Argo Workflows, Argo Events and GitHub take megabytes: most of that are descriptions and
-the same Kubernetes types again and again. The file keeps every rule that a validator applies, and each type once.
+The schemas of Tekton, Argo CD, Argo Workflows, Argo Events and GitHub have megabytes: mostly descriptions, and the same
+Kubernetes types again and again. The file keeps every rule that a validator applies, and each type once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTE = (
     "argoproj/argo-workflows, argoproj/argo-events, argoproj-labs/argocd-image-updater and SchemaStore/schemastore "
     "(Apache-2.0): do not edit."
 )
-# One schema for each kind of file that this repository ships or shows.
+# There is one schema for each kind of file that this repository ships or shows.
 PATTERNS = (
     "strict/*.json",
     "schemastore/github-action.json",
@@ -40,9 +40,9 @@ _PLAIN = frozenset(
         "required", "type", "uniqueItems",
     )
 )  # fmt: skip
-_WORTH_A_NAME = 60  # characters; what is shorter is repeated
+_WORTH_A_NAME = 60  # characters; a shorter type is repeated
 
-Schema = Any  # a mapping, or a truth value
+Schema = Any  # a mapping or a boolean
 Change = Callable[[Schema], Schema]
 
 
@@ -55,20 +55,20 @@ def main() -> None:
 
 
 def gathered(folder: Path) -> dict[str, Schema]:
-    """The schemas of a folder, by the names of their files."""
+    """Return the schemas in a folder, by the names of their files."""
     paths = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def rendered(schemas: Mapping[str, Schema]) -> str:
-    """The text of the file: one line for each type that stands in several places, one for each schema."""
+    """Return the text of the file: one line for each type that is used in several places, and one for each schema."""
     reduced = {stem: _reduced(schema, stem) for stem, schema in sorted(schemas.items())}
     seen = Counter[str]()
 
     def count(schema: Schema) -> Schema:
         text = _text(schema)
         seen[text] += 1
-        if seen[text] == 1:  # what is inside of a repeated type stands in one place: there
+        if seen[text] == 1:  # the content of a repeated type is in only one place: inside it
             _each(schema, count)
         return schema
 
@@ -93,7 +93,10 @@ def rendered(schemas: Mapping[str, Schema]) -> str:
 
 
 def _reduced(schema: Schema, stem: str) -> Schema:
-    """A schema without what no validator applies; its references lead into the file of all schemas."""
+    """Return a schema with only those parts that a validator applies.
+
+    Its references lead into the file of all schemas.
+    """
     if not isinstance(schema, dict):
         return schema
     known = _ONE | _LIST | _NAMED | _PLAIN | {"items"}
@@ -104,7 +107,7 @@ def _reduced(schema: Schema, stem: str) -> Schema:
 
 
 def _each(schema: Schema, change: Change) -> Schema:
-    """A schema with every schema right inside of it changed."""
+    """Return a schema after changing every schema directly inside it."""
     if not isinstance(schema, dict):
         return schema
     changed = dict(schema)

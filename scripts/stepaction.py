@@ -1,7 +1,7 @@
-"""Writes the Tekton StepAction, the Task without what a StepAction cannot have: `python -m scripts.stepaction`.
+"""Writes the Tekton StepAction: the Task without parts that a StepAction cannot have.
 
-A StepAction has no workspaces, so each becomes a parameter with a path, unless the Task has a parameter for it already;
-the step of the using Task says how long it may take and what it needs of the machine.
+Run `python -m scripts.stepaction`. A StepAction has no workspaces, so each becomes a parameter with a path, unless the
+Task already has a parameter for it. Timeout and resources belong to the step that uses the StepAction.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ RESULTS = "$(step.results.status.path)/.."
 
 
 def main() -> None:
-    """Bring the StepAction in step with the Task."""
+    """Write the StepAction again, from the Task."""
     STEP_ACTION.write_text(rendered(), encoding="utf-8")
 
 
 def rendered(source: Path = TASK) -> str:
-    """The text of the StepAction."""
+    """Return the text of the StepAction."""
     return NOTE + dumped(step_action(yaml.safe_load(source.read_text(encoding="utf-8"))))
 
 
 def step_action(task: Mapping[str, Any]) -> dict[str, Any]:
-    """The StepAction of a Task with one step."""
+    """Return the StepAction for a Task with one step."""
     spec = task["spec"]
     (step,) = spec["steps"]
     folders, params = spec["workspaces"], spec["params"]
@@ -52,7 +52,7 @@ def step_action(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _path_of(workspace: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameter in place of a workspace; empty as where the workspace is not bound."""
+    """Return the parameter that replaces a workspace. It is empty if the workspace would not be bound."""
     told = f"Path of a folder. {workspace['description']}"
     return {"name": f"{workspace['name']}-path", "type": "string", "default": "", "description": told}
 
@@ -67,7 +67,7 @@ def _without_workspaces(text: str, names: list[str]) -> str:
 
 
 def texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A document with all its texts changed."""
+    """Return a document after changing all its texts."""
     if isinstance(value, Mapping):
         return {key: texts(one, change) for key, one in value.items()}
     if isinstance(value, list):
@@ -76,7 +76,7 @@ def texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks, no aliases."""
+    """Writes texts of several lines as blocks, and no aliases."""
 
     def ignore_aliases(self, _data: Any) -> bool:
         return True
@@ -90,7 +90,7 @@ _Dumper.add_representer(str, _text)
 
 
 def dumped(document: Mapping[str, Any]) -> str:
-    """A document as YAML text."""
+    """Return a document as YAML text."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140)
 
 

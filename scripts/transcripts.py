@@ -1,8 +1,8 @@
-"""Pages whose shell blocks are run: what they print is what the page says.
+"""Runs the shell blocks of some pages, so that a page shows what they really print.
 
-`python -m scripts.transcripts` runs the README and the tutorial in a temporary folder and writes what was printed
-into the `text` block behind each `sh` block; tests/test_tutorial.py compares. A block below a comment
-`not run: why` is left alone.
+`python -m scripts.transcripts` runs the README and the tutorial in a temporary folder, and writes their output into the
+`text` block after each `sh` block. tests/test_tutorial.py compares them. A block below a comment `not run: why` is not
+run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md", ROOT / "docs" / "how-to" / "freeze.md")
-FOLDER = "/tmp"  # noqa: S108 - what readers see in place of the folder that it really was
-DEMO = "/tmp/image-update-demo"  # noqa: S108 - likewise
+FOLDER = "/tmp"  # noqa: S108 - shown to readers instead of the real folder
+DEMO = "/tmp/image-update-demo"  # noqa: S108 - shown as well
 _FENCE = re.compile(r"^(?P<above>[^\n]*\n)?```(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = "=== the end of a block:"
-_PRELUDE = 'make() { [ "$*" = demo ] && image-update demo; }\n'  # `make demo`, without making .venv first
+_PRELUDE = 'make() { [ "$*" = demo ] && image-update demo; }\n'  # `make demo`, but without making .venv first
 
 
 class Block(NamedTuple):
@@ -31,11 +31,11 @@ class Block(NamedTuple):
     language: str
     code: str
     span: tuple[int, int]  # where the code is
-    why_not: str  # why it is not run; "" when it is
+    why_not: str  # why it is not run; "" if it is
 
 
 def blocks(text: str) -> list[Block]:
-    """The fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     found, at = [], 0
     while match := _FENCE.search(text, at):
         above = re.fullmatch(r"<!-- not run: (.+) -->", (match["above"] or "").strip())
@@ -45,7 +45,10 @@ def blocks(text: str) -> list[Block]:
 
 
 def runnable(text: str) -> list[tuple[Block, Block | None]]:
-    """The shell blocks that are run, each with the block of what it prints: the next one, before any heading."""
+    """Return the shell blocks that are run, each with the block of its output, or None.
+
+    The output is the next block, unless a heading is between them.
+    """
     found = blocks(text)
     followers: list[Block | None] = [*found[1:], None]
     pairs = zip(found, followers, strict=True)
@@ -61,7 +64,7 @@ def _behind(text: str, one: Block, after: Block) -> bool:
 
 
 def printed(codes: Sequence[str], folder: Path) -> Iterator[tuple[int, str]]:
-    """Run shell blocks in one shell; of each the exit code and everything that it printed."""
+    """Run shell blocks in one shell. Yield the exit code of each, and everything that it printed."""
     script = _PRELUDE + "".join(f"{{\n{code}\n}} 2>&1\necho '{_MARK}' $?\n" for code in codes)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("IMAGE_UPDATE_", "GIT_"))}
     environ |= {
@@ -78,13 +81,16 @@ def printed(codes: Sequence[str], folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def alike(text: str) -> str:
-    """The text without what differs from run to run: ids (those without a digit, too), times, temporary folders."""
+    """Return the text without what differs between runs: ids, times, and temporary folders.
+
+    Ids may have no digit.
+    """
     text = re.sub(r"\b[0-9a-f]{7,64}\b", "ID", text)
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
 
 
 def rewritten(text: str, folder: Path) -> str:
-    """The page with what its blocks print today; one that ends with `…` keeps its length."""
+    """Return the page with today's output of its blocks. A block that ends with `…` keeps its length."""
     pairs = runnable(text)
     outputs = list(printed([one.code for one, _ in pairs], folder))
     for (_, after), (_, output) in reversed(list(zip(pairs, outputs, strict=True))):
@@ -94,7 +100,7 @@ def rewritten(text: str, folder: Path) -> str:
 
 
 def beginning(output: str, shown: str) -> str:
-    """As much of an output as a page shows of it: a block that ends with a line `…` has only so many lines."""
+    """Return as much of an output as a page shows: if its block ends with a line `…`, it has only so many lines."""
     lines = shown.splitlines()
     if lines[-1:] != ["…"]:
         return output

@@ -24,16 +24,16 @@ _CLOUD = "/repositories/{workspace}/{repo_slug}"
 
 
 class Source(NamedTuple):
-    """A package and what is taken from it."""
+    """A package, and how it is read."""
 
-    package: str  # and its version, as the registry names them
+    package: str  # its name in the registry, and its version
     folder: str  # below PACKAGES
-    about: str  # what it is made of, and its licence
+    about: str  # its origin and its licence
     read: Callable[[Path], Operations]
 
 
 def main() -> None:
-    """Write the files of the forges that are named; without a name, of all."""
+    """Write the files of the named forges, or of all forges."""
     packages = os.environ.get("PACKAGES")
     if not packages:
         sys.exit("set PACKAGES to the folder that holds the unpacked packages")
@@ -49,13 +49,13 @@ def main() -> None:
 
 
 def operation(query: Mapping[str, Schema], request: Schema | None = None) -> dict[str, Any]:
-    """One operation as the files hold it."""
+    """Return one operation, in the form of the files."""
     parameters = [{"in": "query", "name": name, "schema": schema} for name, schema in sorted(query.items())]
     return {"parameters": parameters, **({"request": request} if request is not None else {})}
 
 
 def _match(pattern: str, text: str, flags: int = 0) -> re.Match[str]:
-    """Where the package has this. Raises `ValueError` where a newer version of it looks otherwise."""
+    """Return the first match in the package. Raises `ValueError` if a newer version of it is different."""
     found = re.search(pattern, text, flags)
     if found is None:
         raise ValueError(f"the package has no {pattern}")
@@ -63,7 +63,7 @@ def _match(pattern: str, text: str, flags: int = 0) -> re.Match[str]:
 
 
 def gitea(folder: Path) -> Operations:
-    """From a client that OpenAPI Generator has made of Gitea's own description."""
+    """Read a client that OpenAPI Generator made from Gitea's own description."""
     used = (
         "repo_get", "repo_get_branch", "repo_list_pull_requests", "repo_create_pull_request", "repo_get_pull_request",
         "repo_edit_pull_request", "repo_get_pull_request_by_base_head", "repo_merge_pull_request",
@@ -93,14 +93,14 @@ _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _inner(annotation: ast.expr) -> str:
-    """The type in `Annotated[Optional[TYPE], Field(…)]`."""
+    """Return the type in `Annotated[Optional[TYPE], Field(…)]`."""
     text = ast.unparse(annotation)
     text = text.removeprefix("Annotated[").partition(", Field(")[0]
     return re.sub(r"^Optional\[(.*)\]$", r"\1", text)
 
 
 def _of_python(text: str, folder: Path) -> Schema:
-    """The schema of a type of such a client."""
+    """Return the schema for a type in such a client."""
     text = re.sub(r"^Optional\[(.*)\]$", r"\1", text)
     if match := re.fullmatch(r"List\[(.*)\]", text):
         return {"type": "array", "items": _of_python(match[1], folder)}
@@ -119,7 +119,7 @@ def _of_python(text: str, folder: Path) -> Schema:
 
 
 def gitlab(folder: Path) -> Operations:
-    """From GitLab's own client for Go: methods, paths, and the fields of their options."""
+    """Read GitLab's own client for Go: methods, paths, and the fields of their options."""
     used = {
         "ListProjectMergeRequests": "merge_requests", "GetMergeRequest": "merge_requests",
         "CreateMergeRequest": "merge_requests", "UpdateMergeRequest": "merge_requests",
@@ -145,7 +145,7 @@ def gitlab(folder: Path) -> Operations:
 
 
 def _of_go(text: str, struct: str, tag: str) -> dict[str, Schema]:
-    """The fields of a struct, by the names that a tag gives them."""
+    """Return the fields of a struct, by their names in a tag."""
     match = _match(rf"^type {struct} struct \{{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)
     fields: dict[str, Schema] = {"page": {"type": "integer"}, "per_page": {"type": "integer"}} if tag == "url" else {}
     plain = {"string": "string", "bool": "boolean", "int": "integer", "int64": "integer"}
@@ -159,7 +159,7 @@ def _of_go(text: str, struct: str, tag: str) -> dict[str, Schema]:
 
 
 def bitbucket(folder: Path) -> Operations:
-    """From declarations that openapi-typescript has made of Bitbucket Cloud's own description."""
+    """Read declarations that openapi-typescript made from Bitbucket Cloud's own description."""
     used = (
         f"GET {_CLOUD}/pullrequests", f"POST {_CLOUD}/pullrequests", f"GET {_CLOUD}/pullrequests/{{pull_request_id}}",
         f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"GET {_CLOUD}/refs/branches/{{name}}",
@@ -179,7 +179,7 @@ def bitbucket(folder: Path) -> Operations:
 
 
 def data_center(folder: Path) -> Operations:
-    """From declarations that openapi-typescript has made of Bitbucket Data Center's own description."""
+    """Read declarations that openapi-typescript made from Bitbucket Data Center's own description."""
     used = (
         f"GET {_CENTER}/pull-requests", f"POST {_CENTER}/pull-requests",
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}",
@@ -211,7 +211,9 @@ def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Ope
         body = sends.get("application/json")
         inner = {name: closed(schema, named) for name, schema in query.items()}
         request = closed(body, named) if body else None
-        if request and "/comments" in wanted:  # else each would hold the request, its commits and its repositories
+        if (
+            request and "/comments" in wanted
+        ):  # otherwise, each one would have the request, its commits and its repositories
             kept = {name: one for name, one in request["properties"].items() if name in ("content", "text", "version")}
             request = {"type": "object", "properties": kept}
         found[wanted] = operation(inner, request)
@@ -219,7 +221,7 @@ def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Ope
 
 
 def azure(folder: Path) -> Operations:
-    """From Microsoft's own client for extensions: routes, queries, and the declared types of bodies."""
+    """Read Microsoft's own client for extensions: routes, queries, and the declared types of bodies."""
     files = ("Git/Git.d.ts", "Core/Core.d.ts", "WebApi/WebApi.d.ts")
     declared = [Declarations((folder / name).read_text()) for name in files]
     used = {
@@ -240,7 +242,7 @@ def azure(folder: Path) -> Operations:
         route = _match(r'routeTemplate: "([^"]+)"', match[0])
         values = _match(r"routeValues: \{(.*?)\}", match[0], re.DOTALL)
         given = re.findall(r"(\w+):", values[1])
-        # What has no value is left out of the route.
+        # Parts without a value are left out of the route.
         parts = [part for part in route[1].split("/") if not part.startswith("{") or part.strip("{*}") in given]
         query = re.search(r"const queryValues = \{(.*?)\n            \};", match[0], re.DOTALL)
         names = re.findall(r"^ +'?([$\w]+)'?:", query[1], re.MULTILINE) if query else []
@@ -250,7 +252,7 @@ def azure(folder: Path) -> Operations:
             parameters |= {f"searchCriteria.{one}": {} for one in fields}
         verb = method[1] if method else "GET"
         found[f"{verb} /{'/'.join(parts)}"] = operation(parameters, closed({"$ref": body}, named) if body else None)
-    # Microsoft's client for Python knows two more, without their routes: those are as learn.microsoft.com says.
+    # Microsoft's client for Python has two more, without their routes. These are from learn.microsoft.com.
     python = folder.parent / "azure_devops/azure/devops/v7_1"
     for file, function, path in (
         ("git/git_client_base.py", "get_policy_configurations", "/{project}/_apis/git/policy/configurations"),
@@ -263,7 +265,7 @@ def azure(folder: Path) -> Operations:
 
 
 def github(folder: Path) -> Operations:
-    """From GitHub's own description; with the answers, which the stand-in's are held against."""
+    """Read GitHub's own description, with the answers, because those of the stand-in are compared with them."""
     used = (
         "GET /repos/{owner}/{repo}/git/ref/{ref}",
         "POST /repos/{owner}/{repo}/git/refs", "DELETE /repos/{owner}/{repo}/git/refs/{ref}",
@@ -298,7 +300,7 @@ def github(folder: Path) -> Operations:
 
 
 def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
-    """The schemas that these operations name, and examples of what GitHub answers."""
+    """Return the schemas that these operations use, and examples of GitHub's answers."""
     components = json.loads((folder / "generated/api.github.com.json").read_text())["components"]
     schemas: dict[str, Schema] = {}
     left = {*re.findall(r"#/schemas/([\w-]+)", json.dumps(operations))}
@@ -314,7 +316,7 @@ def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
 
 
 def _graphql(source: Path, target: Path) -> None:
-    """GitHub's GraphQL schema, with the fields of its answers that we ask for, and all fields of what we send."""
+    """Write GitHub's GraphQL schema, with the fields that we read in its answers, and all fields of what we send."""
     asked = {
         "Mutation": ["createCommitOnBranch", "updateRefs", "enablePullRequestAutoMerge", "enqueuePullRequest"],
         "CreateCommitOnBranchPayload": ["commit"], "Commit": ["oid"], "Query": ["repository"],
@@ -349,14 +351,14 @@ def _graphql(source: Path, target: Path) -> None:
 
 
 def _referred(whole: Any, one: Any) -> Any:
-    """What a reference within the description refers to."""
+    """Return what a reference in the description refers to."""
     for name in one["$ref"].split("/")[1:] if "$ref" in one else []:
         whole = whole[name]
     return whole if "$ref" in one else one
 
 
 def _reduced(schema: Any) -> Any:
-    """What a validator applies; OpenAPI's `nullable` as JSON Schema writes it."""
+    """Return the parts that a validator applies. OpenAPI's `nullable` is written as in JSON Schema."""
     if isinstance(schema, list):
         return [_reduced(one) for one in schema]
     if not isinstance(schema, dict):

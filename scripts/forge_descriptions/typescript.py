@@ -1,4 +1,4 @@
-"""Type declarations of TypeScript → JSON Schema, as far as generated declarations of an API need it."""
+"""Turns TypeScript's type declarations into JSON Schema, as far as generated declarations of an API need it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _PLAIN = {
     "string": {"type": "string"}, "number": {"type": "number"}, "boolean": {"type": "boolean"},
     "Date": {"type": "string"}, "null": {"type": "null"},
 }  # fmt: skip
-_DEPTH = 5  # of a body: no deeper than what is sent
+_DEPTH = 5  # levels of a body; we send nothing deeper
 
 
 class Declarations:
-    """One file. `members` are read when they are asked for."""
+    """One file. Its interfaces are parsed when they are needed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def interface(self, name: str) -> Schema:
-        """The type that `interface NAME` declares; the empty schema where it is an enumeration, or missing."""
+        """Return the type in `interface NAME`, or the empty schema if it is an enumeration, or missing."""
         match = re.search(rf"^export interface {re.escape(name)}\b[^{{]*(?=\{{)", self._text, re.MULTILINE)
         return _Reader(self._text, match.end()).type() if match else {}
 
     def member(self, section: str, name: str) -> Schema:
-        """One member of an interface, without reading the others: `    readonly NAME: TYPE;`."""
+        """Return one member of an interface, `    readonly NAME: TYPE;`, without parsing the others."""
         start = re.search(rf"^export interface {section} \{{", self._text, re.MULTILINE)
         at = start.end() if start else 0
         match = re.compile(rf'^ {{4,8}}readonly "?{re.escape(name)}"?: ', re.MULTILINE).search(self._text, at)
@@ -55,7 +55,7 @@ class _Reader:
         self._next()
 
     def type(self) -> Schema:
-        """A type; of a union all sides."""
+        """Parse a type. A union has all its sides."""
         if self._word == "|":
             self._next()
         sides = [self._intersection()]
@@ -141,7 +141,7 @@ class _Reader:
 
 
 def closed(schema: Schema, named: Any, depth: int = _DEPTH, seen: tuple[str, ...] = ()) -> Schema:
-    """The schema with its references written out; `named` gives the schema of a name."""
+    """Return the schema with its references expanded. `named` returns the schema with a name."""
     if ref := schema.get("$ref"):
         return {} if ref in seen or not depth else closed(named(ref), named, depth, (*seen, ref))
     if not depth:
