@@ -16,7 +16,7 @@ from fakes.oci_images import image
 from fakes.registry_api import registry_api
 from git_servers import git_server
 from real_servers import sshd
-from runs import KUSTOMIZATION, PREFIX, WEB, repository, target
+from runs import KUSTOMIZATION, PREFIX, WEB, application, manifest, repository, target
 from support import Result, bare_repo, commit, git, show
 
 from task.annotations.application import parse_application
@@ -712,6 +712,18 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     result = run_command("--applications", "cluster")
     assert result.code == 2
     assert "there is no cluster to ask" in result.stderr
+    (tmp_path / "empty").write_text("{}")
+    result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "empty")
+    assert (result.code, f"the kubeconfig '{tmp_path}/empty' has no context" in result.stderr) == (2, True)
+    result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "empty", "--kube-context", "a")
+    assert "the kubeconfig has no context 'a'; it has none at all: name another with --kubeconfig" in result.stderr
+
+
+def test_events_without_a_cluster_are_a_warning(tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    result = run_command("--applications", apps, "--kubernetes-events")
+    assert (result.code, result.json["status"]) == (0, "updated")
+    assert "warning: --kubernetes-events: no Event is written without a cluster" in result.stderr
 
 
 def test_a_cluster_that_is_down_is_temporary(tmp_path: Path, api: KubernetesApi) -> None:

@@ -17,7 +17,7 @@ from task.cli.holds import held
 from task.cli.records import settings_of
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
-from task.errors import Exit
+from task.errors import Exit, UsageError
 from task.model import Subscription
 from task.output.log import Log
 from task.output.stdout import say
@@ -26,6 +26,7 @@ from task.pipeline.overlooked import unknown_names
 from task.settings import Settings
 from task.text import exact_json, printable, without_logins
 from task.wiring import world_of
+from task.wiring.application_sources import sources
 
 SCHEMA = "image-update/lint/v1"
 NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file
@@ -80,6 +81,9 @@ def lint(
 ) -> int:
     """Check the annotations of all Applications, and the repository's config, and list every problem with its fix."""
     settings, environ, log = settings_of("lint", _given(context)), context.obj.environ, context.obj.log
+    if not sources(settings, environ):
+        hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
+        raise UsageError("nothing says where to read Applications from", hint=hint)
     found, read = _collect(settings, environ, log)
     if settings.output.format == "json":
         listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}

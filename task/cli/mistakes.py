@@ -24,7 +24,7 @@ _SECRETS = {
     "--registry-password": "IMAGE_UPDATE_REGISTRY_PASSWORD, or give --registry-password-file FILE",
     "--cloudevent-token": "IMAGE_UPDATE_CLOUDEVENT_TOKEN",
 }
-_WRITES_NOTHING = ("plan", "wait", "report", "lint", "demo")
+_WRITES_NOTHING = ("plan", "status", "wait", "report", "lint", "demo")
 # Required options, and what to write.
 _REQUIRED = {
     "app": "name at least one Application, as NAME or NAMESPACE/NAME",
@@ -64,6 +64,8 @@ def explained(
         first = found[1].partition(" ")[0]
         image = command in ("run", "plan") and ("/" in first or ":" in first)
         hint = f"give an image as --image {first}" if image else f"{called} --help shows what it takes"
+        if command == "promote":
+            hint = "name Applications with --from and --to"
         return UsageError(f"{command} takes no argument {first!r}", hint=hint)
     return UsageError(message, hint=f"{called} --help shows what there is")
 

@@ -237,6 +237,16 @@ HeldImage = Annotated[
         read=every_text,
     ),
 ]
+PromotedImage = Annotated[
+    Texts,
+    option(
+        "--image",
+        FIND,
+        "Promote this image only, named by its alias in image-list. By default all images of the Applications.",
+        "ALIAS",
+        read=every_text,
+    ),
+]
 ImageDigest = Annotated[
     str, option("--image-digest", EVENT, "Digest of the image, if --image names exactly one.", "sha256:…")
 ]
@@ -291,7 +301,7 @@ WaitApp = Annotated[
         envvar=_variable("--app"),
         metavar="APP...",
         help="Applications to wait for, each as NAME or NAMESPACE/NAME.",
-        rich_help_panel=HELD,
+        rich_help_panel=FIND,
         callback=every_word,
     ),
 ]
@@ -1044,7 +1054,7 @@ COMMON = frozenset({
     "image", "image-digest", "images-from", "applications", "application", "dry-run", "require-match", "pin-digest",
     "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
     "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level",
-    "app", "to", "unknown-tag", "reason", "until", "by", "hold", "discard", "holds", "revision", "repository",
+    "app", "source", "to", "unknown-tag", "reason", "until", "by", "hold", "discard", "holds", "revision", "repository",
     "report-file", "html", "newest", "builds", "promote-from", "promote-to", "from-selector", "to-selector", "healthy",
 })  # fmt: skip
 

@@ -12,7 +12,7 @@ def promote(
     *,
     promote_from: options.PromoteFrom = None,
     promote_to: options.PromoteTo = None,
-    image: options.HeldImage = None,
+    image: options.PromotedImage = None,
     healthy: options.Healthy = False,
     from_selector: options.FromSelector = "",
     to_selector: options.ToSelector = "",

@@ -36,13 +36,18 @@ def report(
         found = report_of(_read(report_file))
     except Malformed as error:
         raise UsageError(f"{report_file}: {error.message}", hint=error.hint) from None
-    if html:
+    if html:  # the page shows its errors itself
         # Imported late: only this option of this command needs jinja2.
         from task.output.report_page import page  # noqa: PLC0415
 
         write_page(page(found), html)
     else:
         say(table(found, stdout_console(context.obj.environ) or plain_console()))
+        in_table = {(one["application"], one["because"]) for one in found["decisions"] if one["verdict"] == "error"}
+        for one in found["errors"]:  # those of an Application are in the table, the others on stderr, as in the run
+            if (one["application"], one["message"]) not in in_table:
+                log = context.obj.log
+                log.problem(one["severity"], one["application"] or "", one["message"], one["hint"] or "")
     return int(Exit.OK)
 
 

@@ -112,6 +112,8 @@ def status(
     settings, environ, log = settings_of("status", context.params), context.obj.environ, context.obj.log
     if settings.newest and settings.check == "never":
         raise UsageError("--newest and --registry-check=never are both given", hint="leave out one of them")
+    if settings.shown.html and settings.output.format == "json":
+        raise UsageError("--html and --output=json are both given", hint="leave out one of them")
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     found = _found(settings, environ, log)

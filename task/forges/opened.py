@@ -206,7 +206,7 @@ class RepositoryDeployments:
 
 
 def _on_a_host(url: str) -> bool:
-    """Whether a URL names a host. A mirror may lie on a local path, which has no pull requests."""
+    """Whether a URL names a host. A mirror may lie on a local path, which is on none."""
     try:
         remote_of(url)
     except Malformed:

@@ -37,10 +37,12 @@ def remote_of(url: str) -> RemoteUrl:
         raise Malformed("a backslash in a repository's URL", "write https://host/owner/repository")
     scheme, marker, rest = without_login(as_ssh_url(url.strip())).partition("://")
     if not marker:
-        raise Malformed("a local repository has no pull requests", "pull requests need an https or ssh URL")
+        raise Malformed("a local repository is on no Git host", "give its https or ssh URL")
     scheme = scheme.lower().removeprefix("git+").removesuffix("+git")
     if scheme not in {"https", "http", "ssh"}:
-        raise Malformed(f"a repository reached by {scheme[:20]} has no pull requests", "write its https or ssh URL")
+        raise Malformed(
+            f"a repository reached by {scheme[:20]} is on no Git host that is known here", "give its https or ssh URL"
+        )
     found = split(f"{scheme}://{rest}")
     if not HOST.fullmatch(found.authority):
         raise Malformed("the URL names no host", "write https://host/owner/repository")

@@ -190,6 +190,8 @@ def cluster_access(
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
         return ClusterAccess(_of_pod(environ, service_account), environ, what="the pod's service account")
+    if path:
+        raise UsageError(f"the kubeconfig {path!r} has no context", hint="name the one that kubectl uses")
     if environ.get("KUBECONFIG"):
         raise UsageError("KUBECONFIG names no file that exists", hint=_CHOICES)
     raise UsageError("there is no cluster to ask: no kubeconfig, and no service account", hint=_CHOICES)

@@ -92,9 +92,10 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
     if not name and not merged["contexts"]:
         return None
     if name not in merged["contexts"]:
-        known = ", ".join(sorted(merged["contexts"])) or "none"
+        known = ", ".join(sorted(merged["contexts"]))
         what = f"has no context {name!r}" if name else "has no current context"
-        raise UsageError(f"the kubeconfig {what}", hint=f"choose one of these: {known}")
+        hint = f"choose one of these: {known}" if known else "it has none at all: name another with --kubeconfig"
+        raise UsageError(f"the kubeconfig {what}", hint=hint)
     chosen = merged["contexts"][name]
     cluster, user = _text(chosen, "cluster"), _text(chosen, "user")
     for kind, wanted in (("clusters", cluster), ("users", user)):

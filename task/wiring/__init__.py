@@ -72,6 +72,8 @@ def world_of(
         hint = "files and Git do not say what is healthy: give --applications cluster or argocd"
         raise UsageError("--healthy: nothing says which Argo CD to ask", hint=hint)
     from_cluster = argo.plan if argo and argo.kind == "cluster" else None
+    if settings.argo.events and not (from_cluster or settings.dry):
+        log("warning", "--kubernetes-events: no Event is written without a cluster: give --applications cluster")
 
     @once
     def registry() -> Registry:

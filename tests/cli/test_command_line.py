@@ -84,6 +84,24 @@ def test_what_is_held_is_named_by_its_alias(command: str, capsys: pytest.Capture
     assert "just built" not in shown
 
 
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [("lint", "[SOURCE...]"), ("status", "[APP...]"), ("wait", "APP..."), ("hold", "APP..."), ("report", "FILE")],
+)
+def test_help_explains_the_argument(command: str, argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"\n  {argument} " in shown
+    assert ("What is held" in shown) == (command in ("hold", "lint"))
+
+
+def test_promote_holds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["promote", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--image ALIAS Promote this image only" in shown
+    assert "What is held" not in shown
+
+
 def test_no_value_of_a_variable_is_in_the_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +155,10 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["wait", "web"], "--revision is missing; name the commit that Argo CD has to sync"),
         (["report"], "FILE is missing; name the JSON report of a run, or - for stdin"),
         (["wait", "web", "--html", "x"], "wait has no --html; status and report have it; image-update wait --help-all"),
+        (["status", "--dry-run"], "status has no --dry-run: it never writes to Git; leave it out"),
+        (["status", "--html", "--output", "json"], "--html and --output=json are both given; leave out one of them"),
+        (["promote", "web"], "promote takes no argument 'web'; name Applications with --from and --to"),
+        (["lint"], "nothing says where to read Applications from; name their folder or file, as in image-update lint"),
         (["scan", "--registry-check", "never"], "--registry-check: scan cannot do without the registries"),
     ],
 )  # fmt: skip

@@ -100,6 +100,15 @@ def test_without_a_page_it_is_shown_again(planned: Path) -> None:
     assert "\x1b" not in shown
 
 
+def test_what_belongs_to_no_row_is_shown_again(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    failed = image_update("run", "--report", path)
+    again = image_update("report", path)
+    assert again.stderr == failed.stderr
+    assert "error: no image is given; name the image that was just built" in again.stderr
+    assert again.code == 0
+
+
 def test_the_page_needs_nothing_else(planned: Path) -> None:
     found = Page(page(changed(planned)))
     assert not found.tags.keys() & {"script", "link", "img", "iframe", "object", "base", "form"}
