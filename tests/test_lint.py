@@ -611,6 +611,17 @@ def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: P
     assert rule["message"].endswith("(argocd/web-2 and 2 more Applications)")
 
 
+def test_each_reference_that_makes_a_resource_unusable_is_told_at_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "updater.yaml"
+    path.write_text(RESOURCE.replace("namePattern: none", "namePattern: []").replace("namePattern: web*", "images: []"))
+    result = image_update("lint", path, "--output", "json")
+    skipped = [(one["line"], one["message"]) for one in result.json["findings"] if "is skipped" in one["message"]]
+    assert skipped == [
+        (7, "ImageUpdater argocd/iu is skipped: applicationRefs[0] has no namePattern"),
+        (20, "ImageUpdater argocd/iu is skipped: applicationRefs[1].namePattern: namePattern is not a string"),
+    ]
+
+
 def test_a_resource_in_a_list_has_the_place_of_the_list(tmp_path: Path) -> None:
     """In a List, the document is the place: its items may be thousands."""
     resource = yaml.safe_load(RESOURCE)

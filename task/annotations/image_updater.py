@@ -184,24 +184,28 @@ def _references(updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: st
 def _of_resource(
     index: int, name: tuple[str, str], spec: Mapping[str, Any], origin: str, problems: list[Problem]
 ) -> list[Reference]:
-    """Return the references of one resource. Raises `Malformed` if AIU rejects the whole resource."""
+    """Return the references of one resource, and none if AIU rejects the whole resource for one of them.
+
+    Adds what is wrong to the problems. Raises `Malformed` if nothing can be read.
+    """
     refs = mappings(spec, "applicationRefs")
     if not refs:
         raise Malformed("spec.applicationRefs is empty", "reference an Application with namePattern")
-    references = []
+    references, rejected = [], False
+    called = f"ImageUpdater {'/'.join(name)}"
     for at, ref in enumerate(refs):
-        pattern = text(ref, "namePattern")
-        if not pattern:
-            raise Malformed(f"applicationRefs[{at}] has no namePattern", "write a name, or a glob of names")
+        where = ("spec", "applicationRefs", at)
         try:
-            ignore_globs(pattern.replace(",", "_"))  # a comma is not a separator here
+            pattern = _pattern(ref, at)
         except Malformed as error:
-            raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None
+            problems.append(_warning(origin, f"{called} is skipped: {error.message}", error.hint, where))
+            rejected = True
+            continue
         try:
             labels = tuple(_labels(ref))
         except Malformed as error:  # AIU: an invalid selector selects nothing
-            message = f"ImageUpdater {'/'.join(name)}, applicationRefs[{at}]: {error.message}"
-            problems.append(_warning(origin, message, field=("spec", "applicationRefs", at, "labelSelectors")))
+            message = f"{called}, applicationRefs[{at}]: {error.message}"
+            problems.append(_warning(origin, message, field=(*where, "labelSelectors")))
             continue
         # AIU's score: an exact name, then a label selector and its parts, then literal characters.
         score = 0 if _WILD.search(pattern) else 1_000_000
@@ -210,7 +214,19 @@ def _of_resource(
         if isinstance(selector, Mapping):
             score += 10_000 + 100 * sum(len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions"))
         references.append(Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref, origin))
-    return references
+    return [] if rejected else references
+
+
+def _pattern(ref: Mapping[str, Any], at: int) -> str:
+    """Return the glob of names of a reference. Raises `Malformed` if there is none that can be read."""
+    try:
+        pattern = text(ref, "namePattern")
+        if pattern:
+            ignore_globs(pattern.replace(",", "_"))  # a comma is not a separator here
+            return pattern
+    except Malformed as error:
+        raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None
+    raise Malformed(f"applicationRefs[{at}] has no namePattern", "write a name, or a glob of names")
 
 
 def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
