@@ -27,12 +27,10 @@ from task.model import (
     Report,
     Snapshot,
 )
-from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
-from task.pipeline.job import Followed, Job, Landed
+from task.pipeline.job import Followed, Intent, Job, Landed, Terms, Wording
 from task.pipeline.ports import World
 from task.pipeline.run import run
-from task.pipeline.weigh import Intent, Terms
 
 URL = "https://git.example/gitops.git"
 NOW = "2026-11-22T12:00:00Z"

@@ -16,9 +16,11 @@ from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import Build, File, Person, Snapshot, Subscription
-from task.pipeline.changeset import Wording, drafts
-from task.pipeline.decide import Ask, decide
-from task.pipeline.weigh import Facts, Terms
+from task.pipeline.ask import Ask
+from task.pipeline.changeset import drafts
+from task.pipeline.decide import decide
+from task.pipeline.job import Terms, Wording
+from task.pipeline.weigh import Facts
 
 COMMITS = [f"{number:040x}" for number in range(9)]
 WORDING = Wording(Person("a", "a@example.com"))

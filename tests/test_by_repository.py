@@ -9,11 +9,9 @@ from task.annotations.subscription import Defaults, subscribe
 from task.image import parse_image
 from task.model import Person
 from task.pipeline.batches import by_repository
-from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
-from task.pipeline.job import Job
+from task.pipeline.job import Job, Terms, Wording
 from task.pipeline.match import asks_for_images
-from task.pipeline.weigh import Terms
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,13 @@ from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import Answer, File, Person, Question, Snapshot
-from task.pipeline.changeset import Wording, drafts
-from task.pipeline.decide import decide, settled_without_git
+from task.pipeline.ask import settled_without_git
+from task.pipeline.changeset import drafts
+from task.pipeline.decide import decide
+from task.pipeline.job import Terms, Wording
 from task.pipeline.match import asks_for_all
 from task.pipeline.scan import scanned
-from task.pipeline.weigh import Facts, Terms
+from task.pipeline.weigh import Facts
 
 ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
 DAY = "2026-11-{:02}T06:00:00Z"

@@ -15,10 +15,11 @@ from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import File, Image, Person, Snapshot
-from task.pipeline.changeset import Wording, drafts
-from task.pipeline.decide import Ask, decide, settled_without_git
+from task.pipeline.ask import Ask, settled_without_git
+from task.pipeline.changeset import drafts
+from task.pipeline.decide import decide
+from task.pipeline.job import Terms, Wording
 from task.pipeline.match import asks_for_images
-from task.pipeline.weigh import Terms
 
 SUITES = ("update-flow", "override-helm", "override-kustomize", "kustomization", "helmvalues")
 CASES = [

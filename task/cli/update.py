@@ -31,12 +31,9 @@ from task.model import Hold, Image, Report
 from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import first_of
-from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
-from task.pipeline.job import DeployedSource, Job, PlanComment, PullRequestOptions
-from task.pipeline.promotion import Promotion
+from task.pipeline.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
 from task.pipeline.run import run as pipeline
-from task.pipeline.weigh import Intent, Terms
 from task.policy.judge import Leave
 from task.settings import Settings
 from task.templates.commit_message import check_template

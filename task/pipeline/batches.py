@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from task import shutdown
-from task.pipeline.decide import Ask
-from task.pipeline.job import Job
-from task.pipeline.match import Matched
-from task.pipeline.ports import Repository, World
 from task.urls import normal_url, without_login
+
+if TYPE_CHECKING:
+    from task.pipeline.ask import Ask
+    from task.pipeline.job import Job
+    from task.pipeline.match import Matched
+    from task.pipeline.ports import Repository, World
 
 AT_ONCE = 8  # repositories; more of them would only wait for each other
 T = TypeVar("T")

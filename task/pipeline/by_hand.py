@@ -14,10 +14,11 @@ from difflib import get_close_matches
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.image import split_image_list
 from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Verdict
+from task.pipeline.job import Intent
 from task.pipeline.move import Move, Remember, failed
 from task.pipeline.questions import subject
 from task.pipeline.target import earlier_reading, target_of
-from task.pipeline.weigh import Intent, Situation, deferred, weigh
+from task.pipeline.weigh import Situation, deferred, weigh
 from task.policy.judge import same
 from task.policy.order import version_of
 from task.policy.remember import active, hold_text, holding, rolled_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from task.model import Decision, Problem
-from task.pipeline.changeset import Stray
+from task.pipeline.job import Stray
 
 MOST_NAMES = 5
 

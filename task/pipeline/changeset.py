@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from task.editors import EDITORS, strays
 from task.editors.file_text import refuse_executable
@@ -26,9 +26,10 @@ from task.model import (
 from task.pipeline.decide import file_of, state_path, states_of
 from task.pipeline.head_branch import with_state
 from task.pipeline.hold_changes import hold_changes, new_holds
+from task.pipeline.job import AUTHOR, Stray, Terms, Wording
 from task.pipeline.move import Move, Remember, failed
 from task.pipeline.target import target_of
-from task.pipeline.weigh import Terms, key_of
+from task.pipeline.weigh import key_of
 from task.repository_config.config import agreed
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, commit_message
@@ -36,43 +37,6 @@ from task.templates.hold_message import hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
 NO_HEADS: Mapping[str, Snapshot] = {}
-AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, if nobody says who else
-
-
-@dataclass(frozen=True)
-class Wording:
-    """What the command line says about commits; the repository's config decides what it leaves open."""
-
-    author: Person  # a part that is not given is empty
-    template: str | None = None
-    trailers: tuple[tuple[str, str], ...] = ()
-    command: str = "run"  # the subject of the commit names "hold", "release" and "rollback"
-    sign_off: bool | None = None
-    common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
-    templates: Mapping[str, str] = field(default_factory=dict)  # those that the config names, by path
-
-    def of(self, subs: Sequence[Subscription]) -> Wording:
-        """Return the wording of a commit for these subscriptions: what was given, the config, then the default."""
-        wishes = agreed([sub.wishes for sub in subs], self.common)
-        author = Person(
-            self.author.name or wishes.author_name or AUTHOR.name,
-            self.author.email or wishes.author_email or AUTHOR.email,
-        )
-        template = self.templates.get(wishes.template or "") if self.template is None else self.template
-        known = {key.lower() for key, _ in self.trailers}
-        trailers = [*self.trailers, *((key, one) for key, one in wishes.trailers or () if key.lower() not in known)]
-        if wishes.sign_off if self.sign_off is None else self.sign_off:
-            trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
-        return replace(self, author=author, template=template, trailers=tuple(trailers))
-
-
-@dataclass(frozen=True)
-class Stray:
-    """An override file in which somebody wrote something else than the Application itself says."""
-
-    subscription: Subscription
-    file: str
-    names: tuple[tuple[str, str], ...]  # (name, the mark that says which source it differs from)
 
 
 @dataclass(frozen=True)
@@ -202,6 +166,21 @@ def _with(state: State, sub: Subscription, new: Remember) -> State:
     return State(hold, {key: memory for key, memory in images.items() if memory != Memory()})
 
 
+def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
+    """Return the wording of a commit for these subscriptions: what was given, the config, then the default."""
+    wishes = agreed([sub.wishes for sub in subs], given.common)
+    author = Person(
+        given.author.name or wishes.author_name or AUTHOR.name,
+        given.author.email or wishes.author_email or AUTHOR.email,
+    )
+    template = given.templates.get(wishes.template or "") if given.template is None else given.template
+    known = {key.lower() for key, _ in given.trailers}
+    trailers = [*given.trailers, *((key, one) for key, one in wishes.trailers or () if key.lower() not in known)]
+    if wishes.sign_off if given.sign_off is None else given.sign_off:
+        trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
+    return replace(given, author=author, template=template, trailers=tuple(trailers))
+
+
 def _draft(
     snapshot: Snapshot,
     head: str,
@@ -216,7 +195,7 @@ def _draft(
     because a reviewer has to see it.
     """
     subs = [one.subscription for one in done]
-    wording = wording.of(subs)
+    wording = agreed_wording(wording, subs)
     named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
     reasons = new_holds(snapshot.files, files, done)
     command, plain = wording.command, wording.command in ("run", "scan", "promote")

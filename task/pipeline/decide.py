@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from task.editors import EDITORS
 from task.editors.file_text import text_of
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError
 from task.model import (
-    Build,
     Decision,
     Fact,
     Image,
@@ -26,14 +25,15 @@ from task.model import (
     State,
     Subscription,
     TargetKind,
-    Verdict,
     Written,
 )
+from task.pipeline.ask import Ask, live_reading, settled_without_git
 from task.pipeline.by_hand import fulfil
+from task.pipeline.job import Terms
 from task.pipeline.move import Move, error_decision
 from task.pipeline.questions import Offer, Questions, facts_of, may_ask, merged
-from task.pipeline.target import SIGNS, first_live, live_reading, resolve, target_of, target_places
-from task.pipeline.weigh import Facts, Intent, Situation, Terms, deferred, key_of, weigh
+from task.pipeline.target import SIGNS, resolve, target_of, target_places
+from task.pipeline.weigh import Facts, Situation, deferred, key_of, weigh
 from task.policy.judge import objection
 from task.policy.order import commits, version_of, why_older
 from task.policy.remember import holding
@@ -41,44 +41,6 @@ from task.policy.strategies import STRATEGIES
 
 NOTHING = State()
 _STATES = ".image-update"  # the folder that has all state files
-
-
-@dataclass(frozen=True)
-class Ask:
-    """A subscription, and the images of the event that are of its repository: one for each tag that was built."""
-
-    subscription: Subscription
-    candidates: tuple[Image, ...]
-    intent: Intent | None = None
-    # all subscriptions of an Application whose updates may wait on the same head branch
-    siblings: tuple[Subscription, ...] = ()
-    build: Build | None = None  # of the candidates; None is that of the event
-    source: str = ""  # namespace/name of the Application that runs the candidate already (`promote`)
-
-    def terms(self, terms: Terms) -> Terms:
-        """Return the terms of the run, with this ask's own build if it has one."""
-        return terms if self.build is None else replace(terms, build=self.build)
-
-    @property
-    def offered(self) -> Image:
-        """The image on offer. For a person's intent, it is the image that the entry names."""
-        return self.candidates[0] if self.candidates else self.subscription.entry.image
-
-
-def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
-    """Return the decision about an ask, if it does not depend on Git; otherwise None."""
-    if ask.intent:
-        return None
-    sub, first = ask.subscription, ask.candidates[0]
-    if terms.require_live and not first_live(sub):
-        because = f"no live image of the Application is {sub.entry.image.name} (--require-live)"
-        return Decision(sub, first, Verdict("refuse", "not-live", because))
-    if sub.suspended:
-        return Decision(sub, first, Verdict("defer", "held", sub.suspended))
-    refusals = [objection(image.tag, sub.policy) for image in ask.candidates]
-    if refusals[0] is None or None in refusals:
-        return None
-    return Decision(sub, first, refusals[0], live_reading(sub))
 
 
 def places(ask: Ask) -> tuple[Place, ...]:

@@ -14,19 +14,20 @@ from itertools import chain
 from task.errors import ContendedError, Outpaced, TaskError
 from task.model import Answer, Commit, Decision, Question, Snapshot, Verdict
 from task.output.diff import unified_diff
+from task.pipeline.ask import Ask, settled_without_git
 from task.pipeline.atomic import stop_all
-from task.pipeline.changeset import Draft, Wording, drafts
+from task.pipeline.changeset import Draft, drafts
 from task.pipeline.contention import Contention
-from task.pipeline.decide import Ask, decide, places, questions, settled_without_git
+from task.pipeline.decide import decide, places, questions
 from task.pipeline.existing_heads import ExistingHeads, Gather, read_heads
 from task.pipeline.governed import CONFIG, Governed, govern
 from task.pipeline.head_branch import heads_of_requests, name_heads
-from task.pipeline.job import Job, Landed, Outcome
+from task.pipeline.job import Job, Landed, Outcome, Terms, Wording
 from task.pipeline.move import error_decision, failed
 from task.pipeline.ports import Batch, World
 from task.pipeline.pull_request import landed_at, propose
 from task.pipeline.verify import LastChecks, verified
-from task.pipeline.weigh import Facts, Terms
+from task.pipeline.weigh import Facts
 from task.templates.commit_message import wants_labels
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from task.model import Place, Snapshot
-from task.pipeline.decide import Ask, places
+from task.pipeline.ask import Ask
+from task.pipeline.decide import places
 from task.pipeline.head_branch import Decided, again, kept_updates
-from task.pipeline.job import Job
+from task.pipeline.job import Job, Terms
 from task.pipeline.move import Move
 from task.pipeline.ports import Batch, World
 from task.pipeline.pull_request import Request, declined, is_over, requests_of
-from task.pipeline.weigh import Facts, Terms
+from task.pipeline.weigh import Facts
 
 Gather = Callable[[Snapshot, Sequence[Ask]], Facts]  # asks for what neither the event nor a snapshot says
 

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from task.errors import TargetError
 from task.model import Place, Snapshot
-from task.pipeline.changeset import Wording
-from task.pipeline.decide import Ask, places
-from task.pipeline.job import Job
+from task.pipeline.ask import Ask
+from task.pipeline.decide import places
+from task.pipeline.job import Job, Wording
 from task.repository_config.config import NO_CONFIG, PATH, governed
 from task.repository_config.reading import config_in, of_config
 from task.repository_config.templates import template_in

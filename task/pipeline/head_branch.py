@@ -13,9 +13,11 @@ from dataclasses import replace
 from task.errors import Exit, Malformed, TaskError
 from task.forges.proposal import head_branch
 from task.model import Build, Grouping, Memory, Reading, Snapshot, Subscription, Verdict
-from task.pipeline.decide import Ask, decide_one, is_state_path, reading, state_of, state_path
+from task.pipeline.ask import Ask
+from task.pipeline.decide import decide_one, is_state_path, reading, state_of, state_path
+from task.pipeline.job import Terms
 from task.pipeline.move import Move
-from task.pipeline.weigh import Facts, Terms, key_of
+from task.pipeline.weigh import Facts, key_of
 from task.policy.order import version_of
 from task.policy.remember import hold_text, holding
 from task.policy.strategies import STRATEGIES

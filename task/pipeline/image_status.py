@@ -18,10 +18,12 @@ from task.model import (
     Snapshot,
     Subscription,
 )
+from task.pipeline.ask import all_live
 from task.pipeline.decide import NOTHING, file_of, reading, state_path, states_of
+from task.pipeline.job import Terms
 from task.pipeline.move import error_decision
-from task.pipeline.target import all_live, earlier_reading, resolve, target_of
-from task.pipeline.weigh import Terms, key_of
+from task.pipeline.target import earlier_reading, resolve, target_of
+from task.pipeline.weigh import key_of
 from task.policy.order import version_of
 from task.policy.remember import active, holding
 from task.templates.trailers import trailer_of

@@ -2,15 +2,82 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-from task.model import Application, Commit, Decision, Image, Problem
-from task.pipeline.changeset import Stray, Wording
-from task.pipeline.discover import Scope
-from task.pipeline.promotion import Promotion
-from task.pipeline.weigh import Intent, Terms
+from task.model import (
+    Application,
+    Build,
+    Commit,
+    Decision,
+    Hold,
+    Image,
+    Person,
+    Problem,
+    Subscription,
+    Through,
+    Wishes,
+)
+from task.policy.judge import Leave
 from task.urls import normal_url
+
+if TYPE_CHECKING:
+    from task.pipeline.discover import Scope
+
+AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, if nobody says who else
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the command line says about decisions."""
+
+    leave: Leave = Leave()
+    carry: bool = True
+    require_live: bool = False
+    build: Build = Build()
+    check: str = "auto"  # --registry-check: auto, always, never
+    now: str = "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
+    through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What is asked for instead of an event: by a person, or ("undo") by a run whose rollout failed."""
+
+    verb: str  # "hold", "release", "rollback", "undo"
+    hold: Hold | None = None  # None ends a hold or makes none (`release`, `rollback --no-hold`)
+    whole: bool = True  # all images of the Application, including future ones; False means single images
+    to: str = ""  # for a rollback: a tag, tag@digest, "previous" or "3-back"
+    discard: bool = False  # for a release: drop what was deferred
+    unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry knows
+    undone: Decision | None = None  # for an undo: the update whose rollout failed
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What the command line says about commits; the repository's config decides what it leaves open."""
+
+    author: Person  # a part that is not given is empty
+    template: str | None = None
+    trailers: tuple[tuple[str, str], ...] = ()
+    command: str = "run"  # the subject of the commit names "hold", "release" and "rollback"
+    sign_off: bool | None = None
+    common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
+    templates: Mapping[str, str] = field(default_factory=dict)  # those that the config names, by path
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What the command line says about `promote`."""
+
+    sources: tuple[str, ...] = ()  # globs of `name` or `namespace/name`, like all patterns here
+    targets: tuple[str, ...] = ()  # may have {namespace}, {name} and {project} of a source
+    source_selector: str = ""
+    target_selector: str = ""
+    images: tuple[str, ...] = ()  # aliases or names; () means all
+    healthy: bool = False  # only what Argo CD reports as Synced and Healthy
+    repository: str = ""  # repository of the source commits, from the command line or the CI system
 
 
 @dataclass(frozen=True)
@@ -132,6 +199,15 @@ class Job:
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
     repository_config: bool = True  # whether the repositories' own configs count
+
+
+@dataclass(frozen=True)
+class Stray:
+    """An override file in which somebody wrote something else than the Application itself says."""
+
+    subscription: Subscription
+    file: str
+    names: tuple[tuple[str, str], ...]  # (name, the mark that says which source it differs from)
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,15 @@ from typing import Any
 from task.editors.live import read, write
 from task.errors import Outpaced, SourceError, TaskError
 from task.model import Decision, Memory, Reading, State, Subscription
+from task.pipeline.ask import Ask, live_reading, settled_without_git
 from task.pipeline.contention import Contention
-from task.pipeline.decide import Ask, choose, facts_needed, settled_without_git
+from task.pipeline.decide import choose, facts_needed
 from task.pipeline.deliver import failed_asks, landed_of, last_checks
 from task.pipeline.job import Job, Outcome
 from task.pipeline.move import failed
 from task.pipeline.ports import LiveApplications, World
 from task.pipeline.questions import may_ask, merged
-from task.pipeline.target import live_reading, target_of
+from task.pipeline.target import target_of
 from task.pipeline.verify import verified
 from task.pipeline.weigh import Facts, Situation
 

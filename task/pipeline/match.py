@@ -24,8 +24,8 @@ from task.model import (
     Subscription,
     Verdict,
 )
-from task.pipeline.decide import Ask
-from task.pipeline.weigh import Intent
+from task.pipeline.ask import Ask
+from task.pipeline.job import Intent
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from task.model import (
-    Answer,
-    Application,
-    Changeset,
-    CommitStatus,
-    Deployment,
-    FileVersion,
-    Landing,
-    Place,
-    Proposal,
-    Proposed,
-    Question,
-    Snapshot,
-    Subscription,
-)
-from task.pipeline.decide import Ask
-from task.pipeline.discover import FoundManifest, Locate
-from task.pipeline.job import Followed, Landed
-from task.pipeline.verify import Signatures
+from task.pipeline.job import Followed
+
+if TYPE_CHECKING:
+    from task.model import (
+        Answer,
+        Application,
+        Changeset,
+        CommitStatus,
+        Deployment,
+        FileVersion,
+        Landing,
+        Place,
+        Proposal,
+        Proposed,
+        Question,
+        Snapshot,
+        Subscription,
+    )
+    from task.pipeline.ask import Ask
+    from task.pipeline.discover import FoundManifest, Locate
+    from task.pipeline.job import Landed
+    from task.pipeline.verify import Signatures
 
 
 class Repository(Protocol):
@@ -131,6 +134,8 @@ class World:
     sleep: Callable[[float], None]
     jitter: Callable[[], float]  # 0 to 1, at random: keeps many writers from trying in step
     log: Callable[[str, str], None]  # takes a level and a sentence
+    # begins to fetch a branch ("" is the default one) of the repository that `repository` is asked for next
+    expect: Callable[[str, Subscription, str], None] = lambda _repo, _subscription, _branch: None
     # (repository, new commit, old commit) → "newer", "older", or any other word if the order is unknown
     ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]] = lambda _questions: {}

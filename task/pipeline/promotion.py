@@ -15,26 +15,13 @@ from itertools import chain
 from task.annotations.narrow import Narrow, check_selector, considered, is_glob
 from task.errors import Exit, TaskError, UsageError
 from task.model import Application, Build, Decision, Image, Problem, Subscribed, Subscription, Verdict
-from task.pipeline.decide import Ask
+from task.pipeline.ask import Ask, all_live, live_reading
+from task.pipeline.job import Promotion
 from task.pipeline.match import Matched, asks_for_images, siblings_of
 from task.pipeline.overlooked import unknown_names
-from task.pipeline.target import all_live, live_reading
 from task.urls import host_and_path
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """What the command line says about `promote`."""
-
-    sources: tuple[str, ...] = ()  # globs of `name` or `namespace/name`, like all patterns here
-    targets: tuple[str, ...] = ()  # may have {namespace}, {name} and {project} of a source
-    source_selector: str = ""
-    target_selector: str = ""
-    images: tuple[str, ...] = ()  # aliases or names; () means all
-    healthy: bool = False  # only what Argo CD reports as Synced and Healthy
-    repository: str = ""  # repository of the source commits, from the command line or the CI system
 
 
 @dataclass(frozen=True)

@@ -11,24 +11,23 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from task import shutdown
-from task.annotations.narrow import check_selector, considered
 from task.errors import TaskError
 from task.model import Decision, Problem, Report, Subscribed, Timings
 from task.output.outcome import exit_code
+from task.pipeline.ask import Ask, settled_without_git
 from task.pipeline.atomic import without_the_broken
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
 from task.pipeline.cautions import cautions
-from task.pipeline.decide import Ask, settled_without_git
 from task.pipeline.deliver import deliver, failed_asks
 from task.pipeline.deployments import ShownDeployments
-from task.pipeline.discover import find, subscribed
-from task.pipeline.job import Failure, Job, Outcome
+from task.pipeline.find import Found, find
+from task.pipeline.job import Failure, Job, Outcome, Promotion
 from task.pipeline.live import patch
-from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_images
-from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
+from task.pipeline.match import Matched
+from task.pipeline.overlooked import Seen, untracked
 from task.pipeline.plan_comment import commented
 from task.pipeline.ports import Batch, World
-from task.pipeline.promotion import Promotion, asks_to_promote, check_promotion, pairs_of, wanted
+from task.pipeline.promotion import asks_to_promote, pairs_of, wanted
 from task.pipeline.scan import scanned
 from task.pipeline.source_versions import source_versions
 from task.pipeline.undo import as_rollback, asks_to_undo, job_to_undo, told_of
@@ -36,17 +35,21 @@ from task.templates.trailers import build_trailers, commit_references
 from task.timestamps import epoch_seconds, of_unix
 
 
-def run(job: Job, world: World, until_told: ExitStack) -> Report:
+def run(job: Job, world: World, until_told: ExitStack, found: Found | None = None) -> Report:
     """Do the whole job, and return its report. `plan` is the same with predictions instead of pushes.
 
-    The caller leaves `until_told` once the report has reached its readers. Until then, no signal can lose it.
+    The caller leaves `until_told` once the report has reached its readers. Until then, no signal can lose it. `found`
+    is what `find` has returned, if it was called before.
     """
-    began = world.now()
-    seen, problems = discover(job, world)
-    matched = match_images(seen.asking, job, world)
-    if job.promotion:
+    found = found or find(job, world)
+    seen, problems, began = found.seen, found.problems, found.began
+    matched = found.matched
+    if job.command == "scan":
+        matched = match_newest(matched, job, world)
+    elif job.promotion:
+        matched = match_promotion(seen.asking, job.promotion, job, world)
         job = with_promoted(job, matched, world)
-    found = world.now()
+    matched_at = world.now()
     done = Outcome(matched.decisions)
     if job.atomic:
         matched, given_up = without_the_broken(matched)
@@ -72,53 +75,13 @@ def run(job: Job, world: World, until_told: ExitStack) -> Report:
         done, problems = done.plus(Outcome(commits=back.commits)), problems + notes
         undone = back.decisions
     problems += matched.problems
-    timings = Timings(job.terms.now, found - began, landed - found, world.now() - landed)
+    timings = Timings(job.terms.now, matched_at - began, landed - matched_at, world.now() - landed)
     made = replace(report(job, seen, matched, done, problems), timings=timings, undone=undone)
     return commented(made, job, world) if job.comment else made
 
 
-def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
-    """Return the Applications in question with what their annotations ask for, and the problems with them."""
-    narrow = job.scope.narrow
-    check_selector(narrow)
-    if job.promotion:
-        check_promotion(job.promotion)
-    found = find(world.applications(), job.scope, world.locate)
-    by_metadata = replace(narrow, projects=())  # the metadata does not have the project
-    skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]
-    seen = Seen(
-        subscribed(found, job.scope, job.images),
-        found.applications,
-        tuple(app for app, within in skipped if within),
-        (*found.outside, *(app for app, within in skipped if not within)),
-    )
-    if found.sets:
-        world.log("info", f"ApplicationSets rendered: {found.sets}; Applications that they generate: {found.generated}")
-    if not (seen.everyone or narrow.names or job.images):
-        world.log(
-            "warning",
-            "no Application with Image Updater's annotations was found: check --applications and what narrows it",
-        )
-    strict = job.intent is not None
-    problems = found.problems + unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict)
-    if job.intent:
-        return seen, problems
-    # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.
-    whole = not (narrow.projects and seen.skipped)
-    counted = seen if whole else replace(seen, skipped=())
-    problems += untracked_warnings(counted, untracked(counted, job.images), whole=whole)
-    return seen, problems + unread_keys(counted, job.images)
-
-
-def match_images(asking: Sequence[Subscribed], job: Job, world: World) -> Matched:
-    """Return the asks for the built images, for what a person named, or (`scan`) for the newest tags."""
-    if job.intent:
-        return asks_by_hand(asking, job.intent, job.aliases)
-    if job.promotion:
-        return match_promotion(asking, job.promotion, job, world)
-    if job.command != "scan":
-        return asks_for_images(asking, job.images)
-    matched = asks_for_all(asking)
+def match_newest(matched: Matched, job: Job, world: World) -> Matched:
+    """Return the asks of `scan`: the newest allowed tags in the registries."""
     within = [ask for members in by_repository(matched, job) for ask in members]
     live = () if job.only else matched.live
     return scanned(replace(matched, asks=(*within, *live)), job.terms, world.registry)

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from task.errors import TaskError
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
-from task.pipeline.decide import Ask
+from task.pipeline.ask import Ask, first_live, live_reading
+from task.pipeline.job import Terms
 from task.pipeline.match import Matched
 from task.pipeline.questions import subject, suits, wrong
-from task.pipeline.target import first_live, live_reading
-from task.pipeline.weigh import Terms
 from task.policy.judge import objection
 from task.policy.pick import dates_needed, ranked
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from task.errors import SourceError, TaskError
 from task.model import Build, Image, Memory, Snapshot, Subscription, Written
+from task.pipeline.ask import Ask, live_reading
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
-from task.pipeline.decide import Ask, places, reading, state_of
-from task.pipeline.job import Job
+from task.pipeline.decide import places, reading, state_of
+from task.pipeline.job import Job, Terms
 from task.pipeline.match import Matched
 from task.pipeline.ports import World
 from task.pipeline.promotion import SourceVersion
-from task.pipeline.target import live_reading
-from task.pipeline.weigh import Terms, key_of
+from task.pipeline.weigh import key_of
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:

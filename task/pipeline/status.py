@@ -10,10 +10,12 @@ from task import shutdown
 from task.errors import TargetError, TaskError
 from task.model import Decision, ImageStatus, Problem, Status, Verdict
 from task.output.outcome import exit_code
+from task.pipeline.ask import Ask
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
 from task.pipeline.contention import Contention
-from task.pipeline.decide import Ask, places
+from task.pipeline.decide import places
 from task.pipeline.deliver import branch_of_requests, drafted, failed_asks, gatherer
+from task.pipeline.find import discover
 from task.pipeline.governed import CONFIG, Governed, govern
 from task.pipeline.image_status import image_status, paths_of, unread, with_history, without_git
 from task.pipeline.job import Job
@@ -22,7 +24,6 @@ from task.pipeline.match import Matched, asks_for_all, asks_for_images
 from task.pipeline.open_requests import with_requests
 from task.pipeline.ports import Batch, World
 from task.pipeline.questions import subject
-from task.pipeline.run import discover
 from task.pipeline.scan import scanned
 
 VERSIONS = 3  # versions of a file that are read for each build shown; people edit other lines, too

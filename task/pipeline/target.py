@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from task.editors import EDITORS
 from task.errors import SourceError, TaskError
-from task.image import live_image
-from task.model import File, Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
+from task.model import File, Files, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
 
 OVERRIDES: Mapping[Kind, TargetKind] = {
     "Helm": "helm-override",
@@ -116,25 +115,3 @@ def earlier_reading(files: Files, target: Target, path: str, text: str) -> Readi
 def _in_own_path(sub: Subscription) -> bool:
     path = sub.source.path.strip("/")
     return bool(path) and path != "." and sub.repo == sub.source.repo and ".." not in path.split("/")
-
-
-def first_live(sub: Subscription) -> Image | None:
-    """Return the first live image that belongs to the entry, or has its `kustomize.image-name`."""
-    return next(iter(all_live(sub)), None)
-
-
-def all_live(sub: Subscription) -> tuple[Image, ...]:
-    """Return the live images with the entry's `kustomize.image-name`, else those that belong to the entry."""
-    live = [image for image in map(live_image, sub.application.live) if image is not None]
-    names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
-    for wanted in (*names, sub.entry.image):
-        found = [image for image in live if wanted is not None and image.identity == wanted.identity]
-        if found:
-            return tuple(found)
-    return ()
-
-
-def live_reading(sub: Subscription) -> Reading:
-    """Return the image that runs, from the Application's status. All fields are "" if the status does not say."""
-    image = first_live(sub)
-    return Reading(image.name, image.tag, image.digest) if image else Reading()

@@ -11,9 +11,8 @@ from dataclasses import replace
 from task.errors import Exit
 from task.image import live_image
 from task.model import Commit, Decision, Hold, Problem
-from task.pipeline.decide import Ask
-from task.pipeline.job import Failure, Job, Outcome, Recovery
-from task.pipeline.weigh import Intent
+from task.pipeline.ask import Ask
+from task.pipeline.job import Failure, Intent, Job, Outcome, Recovery
 from task.policy.order import version_of
 from task.templates.trailers import REFERENCE
 from task.text import one_line, shortened, without_logins

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from task.errors import AnnotationError, Exit, TaskError, UsageError
 from task.model import (
     Answer,
-    Build,
     Decision,
     Hold,
     Image,
@@ -18,41 +17,15 @@ from task.model import (
     State,
     Subscription,
     TargetKind,
-    Through,
     Verdict,
     Written,
 )
+from task.pipeline.job import Terms
 from task.pipeline.move import Move, Remember
 from task.pipeline.questions import Offer, dated, image_of, registry_objection, remembered, subject, unchecked, wrong
-from task.policy.judge import Leave, judge
+from task.policy.judge import judge
 from task.policy.order import Ancestry, superseded, version_of, why_older
 from task.policy.remember import active, hold_text, holding, written
-
-
-@dataclass(frozen=True)
-class Intent:
-    """What is asked for instead of an event: by a person, or ("undo") by a run whose rollout failed."""
-
-    verb: str  # "hold", "release", "rollback", "undo"
-    hold: Hold | None = None  # None ends a hold or makes none (`release`, `rollback --no-hold`)
-    whole: bool = True  # all images of the Application, including future ones; False means single images
-    to: str = ""  # for a rollback: a tag, tag@digest, "previous" or "3-back"
-    discard: bool = False  # for a release: drop what was deferred
-    unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry knows
-    undone: Decision | None = None  # for an undo: the update whose rollout failed
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What the command line says about decisions."""
-
-    leave: Leave = Leave()
-    carry: bool = True
-    require_live: bool = False
-    build: Build = Build()
-    check: str = "auto"  # --registry-check: auto, always, never
-    now: str = "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
-    through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
 
 
 @dataclass(frozen=True)

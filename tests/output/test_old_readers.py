@@ -12,8 +12,7 @@ from task.output.outcome import as_json
 from task.output.report_page import page
 from task.output.report_table import table
 from task.output.saved_report import report_of
-from task.pipeline.job import Job
-from task.pipeline.weigh import Terms
+from task.pipeline.job import Job, Terms
 from task.schemas import load
 
 # What 0.1 promised, and in which lists.

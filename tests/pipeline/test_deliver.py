@@ -13,14 +13,13 @@ from task.annotations.subscription import Defaults, subscribe
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
 from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Snapshot
-from task.pipeline.changeset import Draft, Stray, Wording, drafts
-from task.pipeline.decide import Ask
+from task.pipeline.ask import Ask
+from task.pipeline.changeset import Draft, drafts
 from task.pipeline.deliver import deliver
 from task.pipeline.discover import Scope
-from task.pipeline.job import Job
+from task.pipeline.job import Job, Stray, Terms, Wording
 from task.pipeline.match import asks_for_images
 from task.pipeline.ports import Batch, World
-from task.pipeline.weigh import Terms
 
 URL = "https://git.example/gitops.git"
 IMAGE = parse_image(f"{WEB}:1.1.0")

@@ -15,12 +15,12 @@ from task.annotations.subscription import Defaults, subscribe
 from task.errors import TargetError
 from task.image import parse_image
 from task.model import File, Person, Snapshot, Subscription, Wishes
-from task.pipeline.changeset import AUTHOR, Wording
-from task.pipeline.decide import Ask, is_state_path, state_path
+from task.pipeline.ask import Ask
+from task.pipeline.changeset import agreed_wording
+from task.pipeline.decide import is_state_path, state_path
 from task.pipeline.governed import Governed, govern
 from task.pipeline.head_branch import heads_of_requests
-from task.pipeline.job import Job
-from task.pipeline.weigh import Terms
+from task.pipeline.job import AUTHOR, Job, Terms, Wording
 from task.repository_config.config import PATH
 
 FROZEN, FREE = "2026-11-22T12:00:00Z", "2026-11-23T12:00:00Z"  # a Sunday, a Monday
@@ -235,7 +235,7 @@ def test_a_request_by_rule_is_of_the_rules_applications_alone() -> None:
 def worded(text: str, given: Wording, files: dict[str, str] | None = None) -> Wording:
     job = Job("run", (), SCOPE, Terms(now=NOW), given)
     found = under(text, subscriptions(), files, job)
-    return found.wording.of([ask.subscription for ask in found.asks])
+    return agreed_wording(found.wording, [ask.subscription for ask in found.asks])
 
 
 CONFIG = (
@@ -282,8 +282,8 @@ def test_an_author_by_rule_writes_the_commit_of_its_applications_alone() -> None
     text = "rules: [{match: {projects: [blog]}, commit: {authorName: Blog}}]\ncommit: {authorName: All}"
     found = under(text, subscriptions())
     subs = [ask.subscription for ask in found.asks]
-    assert found.wording.of(subs[4:]).author.name == "Blog"
-    assert found.wording.of(subs).author.name == "All"
+    assert agreed_wording(found.wording, subs[4:]).author.name == "Blog"
+    assert agreed_wording(found.wording, subs).author.name == "All"
 
 
 def test_silence_changes_nothing() -> None:

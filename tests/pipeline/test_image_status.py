@@ -14,11 +14,10 @@ from task.image import parse_image
 from task.model import FileVersion, Hold, ImageStatus, Policy, Reading, Status
 from task.output.status_words import facts, rules, state, summary
 from task.pipeline.image_status import past_builds
-from task.pipeline.job import Job
+from task.pipeline.job import Intent, Job, Terms
 from task.pipeline.open_requests import beginnings
 from task.pipeline.ports import World
 from task.pipeline.status import Look, status
-from task.pipeline.weigh import Intent, Terms
 
 DIGEST = "sha256:" + "a" * 64
 

@@ -28,12 +28,10 @@ from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.model import Decision, Person
 from task.pipeline import live
-from task.pipeline.changeset import Wording
 from task.pipeline.discover import Scope
-from task.pipeline.job import Job
+from task.pipeline.job import Job, Terms, Wording
 from task.pipeline.match import asks_for_images
 from task.pipeline.ports import LiveApplications, World
-from task.pipeline.weigh import Terms
 from task.secret import Secret
 
 ROUNDS = 20

@@ -13,10 +13,9 @@ from runner_rules import ATTACKS
 
 from task.errors import CredentialsError, TaskError
 from task.model import Application, Problem, Reading, Report, TargetKind, Verdict
-from task.pipeline.job import Job, PlanComment, PullRequestOptions
+from task.pipeline.job import Job, PlanComment, PullRequestOptions, Terms
 from task.pipeline.plan_comment import commented, text_of
 from task.pipeline.ports import Comments, World
-from task.pipeline.weigh import Terms
 
 MARK = f"<!-- image-update-plan: {'ab' * 32} -->"
 LINKS = PullRequestOptions(source="https://github.com/acme/web/commit/0123456", run="https://ci.example.com/runs/7")

@@ -15,18 +15,10 @@ from task.annotations.subscription import Defaults, subscribe
 from task.errors import UsageError
 from task.image import parse_image
 from task.model import Build, Changeset, Decision, Hold, Landing, Report
-from task.pipeline.job import DeployedSource, Failure, Followed, Job, Landed
+from task.pipeline.job import DeployedSource, Failure, Followed, Intent, Job, Landed, Promotion, Terms
 from task.pipeline.ports import World
-from task.pipeline.promotion import (
-    Promotion,
-    SourceVersion,
-    asks_to_promote,
-    check_promotion,
-    pairs_of,
-    wanted,
-)
+from task.pipeline.promotion import SourceVersion, asks_to_promote, check_promotion, pairs_of, wanted
 from task.pipeline.run import with_promoted
-from task.pipeline.weigh import Intent, Terms
 
 DB = "ghcr.io/acme/db"
 

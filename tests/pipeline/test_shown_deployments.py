@@ -10,9 +10,8 @@ from reports import REPO, decision
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.model import Application, CommitStatus, Deployment, Problem, Verdict
 from task.pipeline.deployments import MOST, ShownDeployments, summary
-from task.pipeline.job import DeployedSource, Followed, Job, Landed, PullRequestOptions, RolloutEnd
+from task.pipeline.job import DeployedSource, Followed, Job, Landed, PullRequestOptions, RolloutEnd, Terms
 from task.pipeline.ports import Deployments, World
-from task.pipeline.weigh import Terms
 
 COMMIT = "c" * 40
 SOURCE = DeployedSource("https://github.com/acme/web", COMMIT, "main", waits=True)

@@ -11,9 +11,8 @@ from runs import KUSTOMIZATION, WEB, application, target
 
 from task.image import parse_image
 from task.model import Build, Changeset, Landing, Problem, Report
-from task.pipeline.job import Failure, Followed, Job, Landed
+from task.pipeline.job import Failure, Followed, Job, Landed, Terms
 from task.pipeline.undo import LONGEST
-from task.pipeline.weigh import Terms
 
 STATE = ".image-update/apps/a/argocd_a.state"
 CAUSE = "degraded: Deployment web: exceeded its progress deadline"
