@@ -114,3 +114,24 @@ def _json(char: str) -> str:
         return char
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def go_float(number: float) -> str:
+    """Return the shortest text that reads back as this number, as Go's %v prints it. The number must not be negative.
+
+    From a million on, it has an exponent (`1e+06`). Python's `repr` has one only from 1e16 on.
+    """
+    mantissa, _, power = f"{number!r}".partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(power or 0) - (len(whole + fraction) - len(digits))
+    digits = digits.rstrip("0")
+    if not digits:
+        return "0"
+    exponent = point - 1
+    if exponent < -4 or exponent >= 6:
+        rest = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    if point <= 0:
+        return "0." + "0" * -point + digits
+    return digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"

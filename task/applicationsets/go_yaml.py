@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from task.errors import Malformed
-from task.templates.go_template.scalars import shortest
+from task.text import go_float
 from task.yaml_events import parsed
 
 DEEPEST = 200
@@ -128,7 +128,7 @@ def _key(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return ("-" if value < 0 else "") + shortest(abs(value))
+        return ("-" if value < 0 else "") + go_float(abs(value))
     raise Malformed("a key that is a list or a mapping")
 
 
@@ -196,7 +196,7 @@ def _flow(value: Any, indent: str) -> str:
         return str(value)
     if isinstance(value, float):
         whole = value == int(value) and abs(value) < 1e21  # Go converts by way of JSON, which writes 1000000 as digits
-        return str(int(value)) if whole else ("-" if value < 0 else "") + shortest(abs(value))
+        return str(int(value)) if whole else ("-" if value < 0 else "") + go_float(abs(value))
     if isinstance(value, (dict, list)):
         return "{}" if isinstance(value, dict) else "[]"
     return _text(str(value), indent)

@@ -32,11 +32,10 @@ from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import first_of
 from task.pipeline.discover import Scope
+from task.pipeline.find import find
 from task.pipeline.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
-from task.pipeline.run import run as pipeline
 from task.policy.judge import Leave
 from task.settings import Settings
-from task.templates.commit_message import check_template
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
 from task.urls import without_login
@@ -91,7 +90,11 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_to
     job = job_of(settings, images, environ)
     world = world_of(settings, environ, log, job.scope, images)
     try:
-        return pipeline(job, world, until_told)
+        found = find(job, world)
+        # The Git server is asked already. Until it answers, there is time to import what decides and writes.
+        from task.pipeline.run import run  # noqa: PLC0415
+
+        return run(job, world, until_told, found)
     finally:
         with shutdown.shield():
             world.close()
@@ -249,6 +252,9 @@ def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
 def _template(path: str) -> str | None:
     if not path:
         return None
+    # Only a run with a template needs this before the Git server is asked; see `carry_out`.
+    from task.templates.commit_message import check_template  # noqa: PLC0415
+
     try:
         text = read_text(path)
         check_template(text)

@@ -36,7 +36,7 @@ from task.pipeline.ports import World
 from task.settings import RegistrySettings, Settings
 from task.wiring.application_sources import ARGO_TOKENS, FORGE_TOKENS, names_server, sources
 from task.wiring.git import SECRETS as GIT_SECRETS
-from task.wiring.git import GitClients, signers
+from task.wiring.git import Ahead, GitClients, signers
 
 if TYPE_CHECKING:
     from task.applications.application_sets import RenderedSets
@@ -128,10 +128,12 @@ def world_of(
     def by_keys(questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
         return resource_keys()(questions)
 
+    ahead = Ahead(clients.repository(signer, from_cluster, api, lambda repo: forges().check_commits(repo)), opened)
     world = World(
         applications=lambda: _applications(settings, environ, clients.repository(signer, None), argo, scope, images),
         locate=locate,
-        repository=clients.repository(signer, from_cluster, api, lambda repo: forges().check_commits(repo)),
+        repository=ahead.open,
+        expect=ahead.expect,
         now=time.monotonic,
         sleep=shutdown.sleep,
         jitter=random.random,

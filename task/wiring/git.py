@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
+from task.errors import TaskError
 from task.git.access import Access, Plan
 from task.git.command import Git
 from task.git.credentials import access_of
@@ -128,6 +129,27 @@ class GitClients:
             files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
             ssh = replace(ssh, files=files, known_hosts=True)
         return Access(replace(plan, certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
+
+
+class Ahead:
+    """Opens repositories. One that is expected is being fetched already when it is opened."""
+
+    def __init__(self, open_: Callable[[str, Subscription | None], BareRepository], opened: ExitStack) -> None:
+        self._open, self._opened = open_, opened
+        self._expected: dict[str, tuple[Subscription, BareRepository]] = {}
+
+    def expect(self, repo: str, sub: Subscription, branch: str) -> None:
+        """Begin to fetch a branch of a repository. What fails, fails again when the repository is opened or read."""
+        with suppress(TaskError):
+            repository = self._open(repo, sub)
+            self._opened.callback(repository.close)
+            repository.expect(branch)
+            self._expected[repo] = (sub, repository)
+
+    def open(self, repo: str, sub: Subscription | None) -> BareRepository:
+        """Return the repository, with the login for this subscription."""
+        expected = self._expected.pop(repo, None)
+        return expected[1] if expected and expected[0] is sub else self._open(repo, sub)
 
 
 def _within(url: str, plan: Plan) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from task.templates.go_template.literals import go_bytes
 from task.templates.go_template.nodes import FailedTemplate
+from task.text import go_float
 
 ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
 ROUND = {"f": 6, "F": 6, "e": 6, "E": 6}
@@ -127,31 +128,10 @@ def _float(spec: Spec, verb: str, value: float) -> str | None:
         raise FailedTemplate(f"printf: %#{verb} of a float is not supported here")
     precision = ROUND.get(verb) if spec.precision is None else spec.precision
     number = abs(value)
-    text = shortest(number) if precision is None else format(number, f".{precision}{verb}")
+    text = go_float(number) if precision is None else format(number, f".{precision}{verb}")
     text = text.upper() if verb in "EG" else text
     negative = str(value).startswith("-")
     sign = "-" if negative else "+" if "+" in spec.flags else " " if " " in spec.flags else ""
     if "0" in spec.flags and "-" not in spec.flags:
         text = text.rjust(spec.width - len(sign), "0")
     return replace(spec, flags=spec.flags.replace("0", "")).pad(sign + text)
-
-
-def shortest(number: float) -> str:
-    """Return the shortest text that reads back as this number, as Go's %v prints it. The number must not be negative.
-
-    From a million on, it has an exponent (`1e+06`). Python's `repr` has one only from 1e16 on.
-    """
-    mantissa, _, power = f"{number!r}".partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    point = len(whole) + int(power or 0) - (len(whole + fraction) - len(digits))
-    digits = digits.rstrip("0")
-    if not digits:
-        return "0"
-    exponent = point - 1
-    if exponent < -4 or exponent >= 6:
-        rest = f".{digits[1:]}" if len(digits) > 1 else ""
-        return f"{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
-    if point <= 0:
-        return "0." + "0" * -point + digits
-    return digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
