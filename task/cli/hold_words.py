@@ -14,6 +14,7 @@ SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 BACK = re.compile(r"[1-9][0-9]{0,3}-back")
+_LIKE_BACK = re.compile(r"[0-9]+-back")  # 0-back is more likely a mistake than a tag
 # Who started the pipeline, as the CI systems document it. The first variable that is set wins.
 ACTORS = (
     "GITHUB_ACTOR",
@@ -55,7 +56,7 @@ def destination_of(text: str) -> str:
     tag, at, digest = text.partition("@")
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
-    if TAG.fullmatch(tag) and (not at or DIGEST.fullmatch(digest)):
+    if not _LIKE_BACK.fullmatch(text) and TAG.fullmatch(tag) and (not at or DIGEST.fullmatch(digest)):
         return text
     raise Malformed(f"{text!r} is not a version to go back to", "write a tag, tag@sha256:…, previous, or 3-back")
 

@@ -59,7 +59,9 @@ def explained(
         hint = f"write {name} alone" if name.startswith("--no-") else f"write {name}, or --no-{name[2:]}"
         return UsageError(f"{name} takes no value", hint=hint)
     if found := re.match(r"No such command '(.*?)'", message):
-        return UsageError(f"there is no command {found[1]!r}", hint=f"the commands are {', '.join(options)}")
+        near = get_close_matches(found[1], options, n=1)
+        ask = f"did you mean {near[0]}? " if near else ""
+        return UsageError(f"there is no command {found[1]!r}", hint=f"{ask}the commands are {', '.join(options)}")
     if found := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message):
         first = found[1].partition(" ")[0]
         image = command in ("run", "plan") and ("/" in first or ":" in first)
@@ -84,7 +86,11 @@ def _unknown_option(name: str, command: str, options: Mapping[str, Collection[st
         hint = f"{' and '.join((', '.join(others[:-1]), others[-1])) if len(others) > 1 else others[0]} have it"
         hint = f"{hint}; {called} --help-all shows the options of {command}"
         return UsageError(f"{command} has no {name}", hint=hint if len(others) > 1 else hint.replace("have", "has", 1))
-    near = get_close_matches(name, options.get(command, ()), n=1)
+    if not command and (owner := next((other for other, flags in options.items() if name in flags), "")):
+        return UsageError(f"{name} stands before the command", hint=f"write it behind: image-update {owner} {name} …")
+    # The beginning of a name says more than a likeness: --app means --application, not --tag.
+    begun = sorted((flag for flag in options.get(command, ()) if flag.startswith(name)), key=len)
+    near = begun[:1] or get_close_matches(name, options.get(command, ()), n=1)
     ask = f"did you mean {near[0]}? " if near else ""
     return UsageError(
         f"there is no option {name}", hint=f"{ask}{called} {'--help-all' if command else '--help'} shows all options"

@@ -111,6 +111,9 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
 IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key k
     --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github are all given
     leave out --commit-through, or the others: the author is whom the token belongs to, and GitHub signs the commit
+rollback web --to 0-back --applications /tmp
+    --to: '0-back' is not a version to go back to
+    write a tag, tag@sha256:…, previous, or 3-back
 status --html web
     --html: is 'web' a file or an Application?
     for a file, write --html=web; for an Application, write web --html
