@@ -106,7 +106,7 @@ def test_a_race_that_the_server_sees_during_our_push(ground: Ground, web: Nginx)
 
 @pytest.mark.parametrize(("version", "verdict"), [("1.0.0", "update"), ("1.1.0", "unchanged"), ("1.2.0", "refuse")])
 def test_a_race_that_was_lost_before_our_push(ground: Ground, web: Nginx, version: str, verdict: str) -> None:
-    """`[rejected] (fetch first)`: what is on the branch now decides."""
+    """`[rejected] (stale info)`: what is on the branch now decides."""
     new = other(ground, version)
     (ground.repo / "next").write_text(new)
     result = ground.by_http(web.plain)

@@ -399,3 +399,13 @@ def test_a_closed_store_can_be_used_again(repo: Path) -> None:
     for _ in range(2):
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
         store.close()
+
+
+def test_a_folder_with_too_many_names_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its list is not read, and what is in it would look as if it were not there."""
+    monkeypatch.setattr("task.git.repository.objects.LARGEST", 400)
+    repo = bare_repo(tmp_path, {"a/b": "1", **{f"a/file{number}": "x" for number in range(40)}, "c/d": "2"})
+    with BareRepository(door(), str(repo)) as store:
+        assert store.snapshot("main", [Place("c/d")]).files == {"c/d": File("2")}
+        with pytest.raises(SourceError, match="the list of names of one folder is larger than 10 MB"):
+            store.snapshot("main", [Place("a/b")])

@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import ClassVar, Self, TypeVar
 
 from task.background import in_background
-from task.errors import Outpaced, TargetError, TaskError
+from task.errors import Outpaced, SourceError, TargetError, TaskError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitFailed
@@ -21,6 +21,7 @@ from task.git.names import base_branch_name, branch_name
 from task.git.repository import fast_import
 from task.git.repository.history import History
 from task.git.repository.lost_answers import land_once
+from task.git.repository.objects import LARGEST
 from task.git.repository.remote import Remote
 from task.git.repository.restarts import restarted
 from task.git.repository.texts import file_of
@@ -186,8 +187,7 @@ class BareRepository:
         if self._signer is not None:  # the same commit, but signed
             folder, message = self._remote.ready(), fast_import.message(change)
             commit = self._signer.commit(folder, made.tree, change.tip, message, change.author)
-        lease = [] if head == base else [f"--force-with-lease=refs/heads/{head}:{there}"]
-        self._push(head, commit, *lease)
+        self._push(head, commit, change.tip if head == base else there, replaces=head != base)
         return commit
 
     def _prepared(self, change: Changeset) -> tuple[fast_import.Made, Landing | None, str]:
@@ -238,7 +238,12 @@ class BareRepository:
 
     def _tree(self, oid: str) -> Tree:
         if oid not in self._trees:
-            self._trees[oid] = parse_tree(self._remote.objects.read([oid])[oid].content or b"", len(oid) // 2)
+            content = self._remote.objects.read([oid])[oid].content
+            if content is None:
+                message = f"the list of names of one folder is larger than {LARGEST // 1_000_000} MB"
+                hint = "move its files into several folders"
+                raise SourceError(message, hint=hint, subject=self._remote.repo)
+            self._trees[oid] = parse_tree(content, len(oid) // 2)
         return self._trees[oid]
 
     def _twice(self, work: Callable[[], T]) -> T:
@@ -270,9 +275,9 @@ class BareRepository:
             if not (path in change.files and entry.is_file):
                 raise TargetError(f"{blanked(path)!r} is in the way of a file that is to be written", subject=subject)
 
-    def _push(self, head: str, commit: str, lease: str = "") -> None:
+    def _push(self, head: str, commit: str, was: str, *, replaces: bool) -> None:
         def push() -> str:
-            if not self._remote.push(head, commit, lease):
+            if not self._remote.push(head, commit, was, replaces=replaces):
                 raise Outpaced(f"{head}: another run has just made the very same commit")
             return commit
 

@@ -262,21 +262,24 @@ class Remote:
                 raise StartAgain from error
             raise self._failure(error, self.subject(branch)) from error
 
-    def push(self, head: str, commit: str, lease: str = "") -> bool:
-        """Push the commit; return False if the branch was there already.
+    def push(self, head: str, commit: str, was: str, *, replaces: bool = False) -> bool:
+        """Push the commit to a branch that is at `was` ("" if there is none). Return False if it was there already.
 
+        `replaces`: what the branch holds need not be in the commit.
         Raises `Outpaced` and `RepositoryError`. After an `UnreachableError`, it is unknown whether the push landed.
         """
         self._folder.complete()
-        options = ["--porcelain", "--no-verify", *filter(None, [lease])]
-        argv = ("push", *options, REMOTE, f"{commit}:refs/heads/{head}")
+        # Without a lease, git also pushes to a branch that was deleted or set back meanwhile, and what was taken out of
+        # it would be in it again. A commit on top of `was` forces nothing.
+        lease = f"--force-with-lease=refs/heads/{head}:{was}"
+        argv = ("push", "--porcelain", "--no-verify", lease, REMOTE, f"{commit}:refs/heads/{head}")
         run = partial(self._git.ran, git_dir=self._folder.path, clock=self.clock)
         try:
             with self._logged(f"push to {head}"):
                 try:
                     said = self._logged_in(partial(run, *argv)).out
                 except GitFailed as error:
-                    if not (lease and _lacks_objects(error.err)):
+                    if not (replaces and _lacks_objects(error.err)):
                         raise
                     # A new branch, and its base has moved since we fetched it: the server names no commit that we
                     # know, so git wants to send history that we never had. It can ask the server what both have
@@ -287,10 +290,10 @@ class Remote:
             lines = error.out.decode("utf-8", "replace").splitlines()
             if self._folder.cache is not None and "pack-objects" in error.err:
                 self._folder.cache.drop()
-            elif lease and _lacks_objects(error.err):
+            elif replaces and _lacks_objects(error.err):
                 raise Outpaced(f"{self.subject(head)}: its base moved meanwhile") from error
             status = next((line for line in lines if line.startswith("!")), "")
-            raise git_errors.refusal(status, error.err, self.subject(head), forced=bool(lease)) from error
+            raise git_errors.refusal(status, error.err, self.subject(head), forced=replaces) from error
 
     def contains(self, branch: str, commit: str) -> bool:
         """Tell whether the branch is at this commit, or was a little while ago."""
