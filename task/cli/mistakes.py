@@ -59,7 +59,7 @@ def explained(
         hint = f"write {name} alone" if name.startswith("--no-") else f"write {name}, or --no-{name[2:]}"
         return UsageError(f"{name} takes no value", hint=hint)
     if found := re.match(r"No such command '(.*?)'", message):
-        near = get_close_matches(found[1], options, n=1)
+        near = get_close_matches(found[1], options, n=1, cutoff=0.65)  # deploy is not like demo
         ask = f"did you mean {near[0]}? " if near else ""
         return UsageError(f"there is no command {found[1]!r}", hint=f"{ask}the commands are {', '.join(options)}")
     if found := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message):
