@@ -1,4 +1,4 @@
-"""Scenes for whole runs with a cluster or an Argo CD: a kubeconfig, Applications, and what was asked of the API."""
+"""Scenes for whole runs with a cluster or an Argo CD: a kubeconfig, Applications, and the API's requests."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ REFRESH = "argocd.argoproj.io/refresh"
 
 
 def kubeconfig(folder: Path, api: KubernetesApi, token: str = "admin-token") -> Path:  # noqa: S107 - the fake's
-    """A kubeconfig for the API."""
+    """Write a kubeconfig for the API, and return its path."""
     path = folder / "kubeconfig"
     one = {
         "apiVersion": "v1",
@@ -29,7 +29,7 @@ def kubeconfig(folder: Path, api: KubernetesApi, token: str = "admin-token") -> 
 
 
 def app(name: str, repo: Path | str, namespace: str = "argocd", project: str = "default", **annotations: str) -> Any:
-    """An Application that Argo CD's schema knows, which takes the image by editing its kustomization."""
+    """Return an Application that is valid in Argo CD's schema, and is updated in its kustomization."""
     given = {"image-list": f"web={WEB}", "write-back-method": "git", "write-back-target": "kustomization"}
     given |= {key.replace("__", ".").replace("_", "-"): value for key, value in annotations.items()}
     return {
@@ -51,26 +51,26 @@ def app(name: str, repo: Path | str, namespace: str = "argocd", project: str = "
 
 
 def live_app(name: str, repo: Path | str = "https://git.example.com/acme/gitops.git", **annotations: str) -> Any:
-    """An Application that is patched where it lives."""
+    """Return an Application that is patched in the cluster."""
     return app(name, repo, **{"write_back_method": "argocd", "write_back_target": "", **annotations})
 
 
 def run(
     *more: str | Path, command: str = "run", image: str = IMAGE, env: Mapping[str, str] | None = None, **others: Any
 ) -> Result:
-    """The command with an image, and a JSON report on stdout."""
+    """Run the command with an image, and with a JSON report on stdout."""
     given = ("--image", image) if command in ("run", "plan") else ()
     words = (command, *given, "--allow-protocol", "file", "--output", "json", *more)
     return image_update(*words, env={"NO_COLOR": "1", **(env or {})}, **others)
 
 
 def rules(result: Result) -> dict[str, str]:
-    """Application → the rule of its decision."""
+    """Return the rule of each Application's decision."""
     return {one["application"]: one["rule"] for one in result.json["decisions"]}
 
 
 def refreshed(api: KubernetesApi) -> list[str]:
-    """The Applications that Argo CD was asked to refresh, in order."""
+    """Return the Applications that Argo CD had to refresh, in order."""
     return [
         f"{one.namespace}/{one.name}"
         for one in api.asked

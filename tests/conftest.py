@@ -1,4 +1,4 @@
-"""What every test starts from: a clean room, and hypothesis that finds the same in CI every time."""
+"""The environment of all tests: nothing from the machine, and hypothesis with the same examples in every CI run."""
 
 import os
 import signal
@@ -13,11 +13,11 @@ settings.register_profile("dev", deadline=None, max_examples=100)
 settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, print_blob=True)
 settings.load_profile("ci" if IN_CI else "dev")
 
-# A shell's background job ignores the interrupts that tests send to their processes; those inherit this instead.
+# A background job of a shell ignores interrupts. The tests' processes must not inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Whole runs in processes of their own, servers, services over HTTP, and laws over many examples: `make test` has them.
+# Whole runs in their own processes, servers, services over HTTP, and laws with many examples. `make test` runs them.
 SLOW = {
     "test_after_the_push.py",
     "test_aliases_of_one_image_runs.py",
@@ -122,23 +122,23 @@ SLOW = {
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """More than one a processor for whole runs, which wait for servers and for processes of their own."""
+    """Return more workers than processors for whole runs, because these wait for servers and processes."""
     processors = os.cpu_count() or 1
     return max(2, processors if _quick(config) else processors * 3 // 2)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where slow tests are left out, their files are not even imported: that takes as long as the tests of a folder."""
+    """Skip the files of slow tests if these are left out. Their imports take as long as the tests of a folder."""
     return True if collection_path.name in SLOW and _quick(config) else None
 
 
 def _quick(config: pytest.Config) -> bool:
-    """Whether this is `make check`."""
+    """Tell whether this is `make check`."""
     return "not slow" in config.option.markexpr
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out of `make check` what takes longer than a unit. What needs the built image comes first."""
+    """Mark slow tests, which `make check` leaves out. Tests that need the built image come first."""
     items.sort(key=lambda item: "built" not in getattr(item, "fixturenames", ()))
     for item in items:
         if item.path.name in SLOW:
@@ -147,7 +147,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No setting of the person, machine or CI system that runs the tests reaches them."""
+    """Keep all settings of the person, machine or CI system away from the tests."""
     environment = clean_environment(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
         for name in set(os.environ) - set(environment):
@@ -159,7 +159,7 @@ def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _measured(request: pytest.FixtureRequest, _clean_room: None) -> Iterator[None]:
-    """Processes that a test marked `measured` starts measure their coverage, if that is measured at all."""
+    """Let the processes of a test marked `measured` measure their coverage, if that is measured at all."""
     with pytest.MonkeyPatch.context() as patch:
         if request.node.get_closest_marker("measured"):
             for name, value in MEASURE.items():
@@ -169,7 +169,7 @@ def _measured(request: pytest.FixtureRequest, _clean_room: None) -> Iterator[Non
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home of the test's own."""
+    """An empty home for one test."""
     folder = tmp_path / "home"
     folder.mkdir()
     for name, value in clean_environment(folder).items():

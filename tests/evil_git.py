@@ -1,4 +1,4 @@
-"""A Git server over HTTP that means harm: it speaks the smart protocol, version 2, and never comes to an end."""
+"""A hostile Git server over HTTP: it speaks the smart protocol, version 2, and never ends."""
 
 import os
 import time
@@ -17,26 +17,26 @@ ABILITIES = (b"version 2\n", b"agent=evil/1\n", b"ls-refs\n", b"fetch=shallow fi
 
 
 def packet(text: bytes) -> bytes:
-    """One line of the protocol."""
+    """Return one line of the protocol."""
     return b"%04x" % (len(text) + 4) + text
 
 
 def banded(band: int, text: bytes) -> bytes:
-    """A piece of the pack (1), of a message (2), or of a last message (3)."""
+    """Return a piece of the pack (1), of a message (2), or of a last message (3)."""
     return packet(bytes([band]) + text)
 
 
 def said(text: bytes) -> bytes:
-    """A message of any length, in as many packets as it takes."""
+    """Return a message of any length, in as many packets as needed."""
     return b"".join(banded(2, text[at : at + LARGEST]) for at in range(0, len(text), LARGEST))
 
 
-# What the server answers when a tip is asked for: (path, body) → the pieces; None is the answer of an honest server.
+# The server's answer to a request: (path, body) → the pieces. None means the answer of an honest server.
 Answer = Callable[[str, bytes], Iterable[bytes] | None]
 
 
 def fetching(*answer: Iterable[bytes]) -> Answer:
-    """An honest list of refs; then these pieces, in place of a pack."""
+    """Answer with an honest list of refs, and then with these pieces instead of a pack."""
 
     def answered(_path: str, body: bytes) -> Iterable[bytes] | None:
         if b"command=fetch" not in body:
@@ -47,12 +47,12 @@ def fetching(*answer: Iterable[bytes]) -> Answer:
 
 
 def messages(lines: int = 500) -> Answer:
-    """Messages without end, so many at once."""
+    """Answer with endless messages, so many at once."""
     return fetching(repeat(banded(2, b"x" * 100 + b"\n") * lines))
 
 
 def slowly(answer: Answer, seconds: float) -> Answer:
-    """The same with so much time after each piece."""
+    """Answer in the same way, with so much time after each piece."""
 
     def answered(path: str, body: bytes) -> Iterable[bytes] | None:
         pieces = answer(path, body)
@@ -62,17 +62,17 @@ def slowly(answer: Answer, seconds: float) -> Answer:
 
 
 def one_line(text: bytes) -> Answer:
-    """One message of any length, and the end."""
+    """Answer with one message of any length, and end."""
     return fetching([said(text + b"\n"), banded(3, b"that was it\n"), END])
 
 
 def an_endless_line() -> Answer:
-    """A message that never comes to its end."""
+    """Answer with a message that never ends."""
     return fetching(repeat(said(b"x" * LARGEST)))
 
 
 def refs() -> Answer:
-    """Branches without end."""
+    """Answer with endless branches."""
 
     def answered(_path: str, body: bytes) -> Iterable[bytes] | None:
         return _branches() if b"command=ls-refs" in body else None
@@ -81,7 +81,7 @@ def refs() -> Answer:
 
 
 def page(status: int = 500) -> Answer:
-    """An error page without end."""
+    """Answer with an endless error page."""
 
     def answered(path: str, _body: bytes) -> Iterable[bytes] | None:
         return _page(status) if "info/refs" in path else None
@@ -90,7 +90,10 @@ def page(status: int = 500) -> Answer:
 
 
 def pack() -> Answer:
-    """A pack without end: blobs of a megabyte that nothing makes smaller. Each request gets one from its beginning."""
+    """Answer with an endless pack of blobs, each a megabyte that cannot be compressed.
+
+    Each request gets it from the start.
+    """
 
     def answered(path: str, body: bytes) -> Iterable[bytes] | None:
         return fetching(_pack())(path, body)
@@ -99,7 +102,7 @@ def pack() -> Answer:
 
 
 def tree(size: int) -> Answer:
-    """A small pack that holds one tree of so many bytes."""
+    """Answer with a small pack that has one tree of so many bytes."""
     return fetching(_tree(size))
 
 
@@ -128,7 +131,7 @@ def _pack() -> Iterator[bytes]:
 
 
 def _tree(size: int) -> Iterator[bytes]:
-    """Each megabyte is compressed as if nothing came before: one serves for all. Nobody gets to the checksum."""
+    """Yield the pack. Each megabyte is compressed independently, so one is used for all. Nobody reads the checksum."""
     deflate, piece = zlib.compressobj(9), b"\0" * 1_000_000
     first, again = (deflate.compress(piece) + deflate.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     squeezed = first + again * (size // len(piece) - 1) + deflate.flush()
@@ -137,7 +140,7 @@ def _tree(size: int) -> Iterator[bytes]:
 
 
 def _head(kind: int, size: int) -> bytes:
-    """The beginning of an object in a pack."""
+    """Return the beginning of an object in a pack."""
     head, size = [(kind << 4) | (size & 15)], size >> 4
     while size:
         head[-1] |= 0x80
@@ -147,7 +150,7 @@ def _head(kind: int, size: int) -> bytes:
 
 
 class EvilServer(ThreadingHTTPServer):
-    """Answers as `answer` says, until the other side has had enough."""
+    """Sends `answer` until the client gives up."""
 
     daemon_threads = True
 
@@ -159,13 +162,13 @@ class EvilServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """A repository on it."""
+        """The URL of a repository on it."""
         return f"http://127.0.0.1:{self.server_address[1]}/evil.git"
 
 
 @contextmanager
 def evil_server(answer: Answer) -> Iterator[EvilServer]:
-    """A server that has ended when the block ends."""
+    """A hostile server that runs during the block."""
     with serving(EvilServer(answer)) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""Every forge's stand-in, beside our client for it: the table that a new forge gets a line in."""
+"""Every forge's stand-in, and our client for it. A new forge gets a line in this table."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.S
 
 
 class Kind(NamedTuple):
-    """A forge: its stand-in, its name for `--forge`, a repository's path there, and the parts of its project."""
+    """A forge: its stand-in, its name for `--forge`, the path of a repository, and the parts of its project."""
 
     fake: type[ForgeServer]
     name: str
@@ -47,5 +47,5 @@ KINDS: Mapping[str, Kind] = {
 
 
 def place_on(kind: Kind, server: ForgeServer) -> ForgeAddress:
-    """The stand-in's repository, as our client is told where it is."""
+    """Return the address of the stand-in's repository, in the form that our client gets."""
     return ForgeAddress(kind.name, "git.example.com", f"{server.url}{kind.fake.api}", kind.project, server.url)

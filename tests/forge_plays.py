@@ -1,6 +1,6 @@
-"""What may happen to a pull request, played on any forge: a fake's server and the client that is tested.
+"""Situations of a pull request, played on any forge, with a fake's server and the tested client.
 
-Each play takes a `World`; `PLAYS` names them all.
+Each play takes a `World`, and `PLAYS` lists them all.
 """
 
 import threading
@@ -25,7 +25,7 @@ SECRET = "good-token"
 
 @dataclass
 class World:
-    """A forge's server, its client, and what the client has logged."""
+    """A forge's server, its client, and the client's log."""
 
     server: ForgeServer
     place: ForgeAddress
@@ -40,12 +40,12 @@ class World:
         return self.client(Reach(self.place, token, log=self.log.append, limits=limits, warn=self.warned.append))
 
     def propose(self, wanted: Proposal, secret: str = SECRET, tries: int = 1) -> Proposed:
-        """What a run does: it looks before the push, and proposes behind it."""
+        """Do what a run does: find the request before the push, and propose after it."""
         forge = self.forge(secret, tries)
         return forge.propose(wanted, forge.find(wanted.base, wanted.head))
 
     def push(self, build: str, head: str = HEAD) -> Proposal:
-        """The branch gets a commit, and the request that tells of it is wanted."""
+        """Push a commit to the branch, and return the wanted request for it."""
         with self.server.lock:
             commit = sha1(build.encode(), usedforsecurity=False).hexdigest()
             self.server.branches[head] = commit
@@ -59,7 +59,7 @@ def proposal(build: str, commit: str, head: str = HEAD) -> Proposal:
 
 
 def the_only(world: World) -> tuple[str, str]:
-    """Title and body of the one open request."""
+    """Return the title and the body of the only open request."""
     (pull,) = world.server.open
     return pull.title, pull.body
 
@@ -69,7 +69,7 @@ def text(wanted: Proposal) -> tuple[str, str]:
 
 
 def fails(world: World, kind: type[TaskError], wanted: Proposal) -> TaskError:
-    """The error of a try; it is of exactly that class, helps, and holds no secret."""
+    """Propose, and return the error. It must have exactly that class, a hint, and no secret."""
     with pytest.raises(TaskError) as caught:
         world.propose(wanted)
     assert type(caught.value) is kind, repr(caught.value)
@@ -81,7 +81,7 @@ def fails(world: World, kind: type[TaskError], wanted: Proposal) -> TaskError:
 
 
 def completes(world: World, wanted: Proposal) -> Proposed:
-    """Running again is all it takes."""
+    """Check that another run is all that is needed."""
     done = world.propose(wanted)
     assert done.state == "open"
     assert the_only(world) == text(wanted)
@@ -176,7 +176,7 @@ def newest_of_the_closed_is_found(world: World) -> None:
 
 
 def merged_while_it_is_updated(world: World) -> None:
-    """What is left to propose is decided on the new tip: another request would be an empty one."""
+    """What remains to be proposed is decided on the new tip, because another request would be empty."""
     first = world.propose(world.push("1.1"))
     wanted = world.push("1.2")
 
@@ -191,7 +191,7 @@ def merged_while_it_is_updated(world: World) -> None:
 
 
 def merged_before_it_was_found(world: World) -> None:
-    """Another run has proposed the very same commit, and it is merged already."""
+    """Another run has already proposed the same commit, and it is merged."""
     wanted = world.push("1.1")
     forge = world.forge()
     assert forge.find(wanted.base, wanted.head) is None
@@ -225,7 +225,7 @@ def closed_and_its_branch_is_gone(world: World) -> None:
 
 
 def many_others_cost_nothing(world: World) -> None:
-    """The forge is asked for the head branch, once, and not for all requests of the repository."""
+    """The forge is asked once, for the head branch, and not for all requests of the repository."""
     for number in range(60):
         other = world.server.add(base="main", head=f"other-{number}", title="other", body="x" * 1000)
         world.server.branches[other.head] = "c" * 40

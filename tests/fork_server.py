@@ -1,8 +1,9 @@
-"""Runs the command in a fork of a process that has imported it: a Python that starts anew needs half a second for that.
+"""Runs the command in a fork of a process that has already imported it.
 
-The server is this file as a program, started by the first call and ended with the tests. It imports and forks, nothing
-else: each fork becomes the process that was asked for, runs the command as the console script does, and ends as Python
-ends, except that it takes no module apart: that copies the server's memory, and takes a fifth of a short run.
+A new Python would need half a second for the imports. The server is this file as a program. The first call starts it,
+and it ends with the tests. It only imports and forks. Each fork becomes the requested process, runs the command like
+the console script, and ends like Python, except that it does not take modules apart: that would copy the server's
+memory, and take a fifth of a short run.
 """
 
 import atexit
@@ -28,9 +29,9 @@ from subprocess import PIPE
 
 import coverage
 
-# What Python and its libraries read when they start: each set of values has a server of its own.
+# Python and its libraries read these when they start, so each set of values has its own server.
 AT_START = ("LANG", "LC_", "PYTHON", "TYPER_", "_TYPER_COMPLETE_TEST_")
-# What works on a new process only: other libraries for the linker.
+# These work only for a new process: other libraries for the linker.
 NO_FORK = ("LD_",)
 NUMBER = Struct("i")
 
@@ -43,7 +44,10 @@ def start(
     before: str = "",
     files: Sequence[int] = (PIPE, PIPE, PIPE),
 ) -> "Running":
-    """Start the console script `argv[0]`; `before` is Python that goes first, `files` are its input and outputs."""
+    """Start the console script `argv[0]`.
+
+    `before` is Python code that runs first, and `files` are its input and outputs.
+    """
     if any(name.startswith(NO_FORK) for name in env) or not hasattr(os, "pidfd_open"):
         if before:
             argv = [sys.executable, "-c", f"{before}\nfrom task.__main__ import main\nmain()", *argv[1:]]
@@ -54,21 +58,21 @@ def start(
 
 @cache
 def _server(settings: frozenset[tuple[str, str]]) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
-    """The server whose Python has been started with these variables, and where it is asked."""
+    """Return the server whose Python was started with these variables, and the socket for its requests."""
     door, theirs = socket.socketpair()
     with theirs:
         argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
-        # Pipes are what sys.stdin and the others find when they are made, and find again in each fork.
+        # sys.stdin and the others are made for pipes here, and find pipes again in each fork.
         server = subprocess.Popen(
             argv, env=dict(settings), pass_fds=[theirs.fileno()], stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
     atexit.register(server.communicate)
-    atexit.register(door.close)  # called first; then the server ends
+    atexit.register(door.close)  # called first, and ends the server
     return door, server
 
 
 class Forked:
-    """A run on its way, with what tests use of `subprocess.Popen`."""
+    """A running command, with those parts of `subprocess.Popen` that tests use."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, before: str, files: Sequence[int]
@@ -94,7 +98,7 @@ class Forked:
         self._heard = [_Reader(fd) if fd >= 0 else None for fd in (out, err)]
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, once it has ended."""
+        """Wait for the end, and return the exit code."""
         if self.returncode is None:
             if not select.select([self._end], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
@@ -103,22 +107,22 @@ class Forked:
         return self.returncode
 
     def poll(self) -> int | None:
-        """The exit code, None while it runs."""
+        """Return the exit code, or None while it runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, stdin: bytes = b"", timeout: float | None = None) -> tuple[bytes, bytes]:
-        """What it writes to pipes until it has ended and nobody else may write; what takes longer is killed."""
+        """Return what it writes to pipes until it has ended and nobody else can write. Kill it after the timeout."""
         with suppress(BrokenPipeError), open(self._stdin, "wb", 0) as feed:
             feed.write(stdin)
         try:
@@ -145,7 +149,7 @@ class _Reader(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """As the thread."""
+        """Read in the thread."""
         with open(self._fd, "rb") as pipe:
             self.text = pipe.read()
 
@@ -154,14 +158,14 @@ Running = Forked | subprocess.Popen[bytes]
 
 
 def become_the_next(door: socket.socket) -> None:
-    """Fork for each call. Returns in the forks only, each of which is the process that was asked for."""
-    running: dict[int, tuple[int, socket.socket]] = {}  # by the file that is readable once it has ended
+    """Fork for each call. This returns only in the forks, and each fork is the requested process."""
+    running: dict[int, tuple[int, socket.socket]] = {}  # by the file that becomes readable at its end
     while True:
         (ready, *_), _, _ = select.select([door.fileno(), *running], [], [])
         if ready in running:
             pid, end = running.pop(ready)
             os.close(ready)
-            with end, suppress(BrokenPipeError):  # somebody whose time was over
+            with end, suppress(BrokenPipeError):  # the caller's time was over
                 end.sendall(NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
             continue
         _, fds, _, _ = socket.recv_fds(door, 1, 5)
@@ -190,7 +194,7 @@ def become_the_next(door: socket.socket) -> None:
     sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     tempfile.tempdir = None
     time.tzset()
-    coverage.process_startup()  # where the variables ask for it
+    coverage.process_startup()  # if the variables request it
     exec(before, {})  # noqa: S102 - the test's own
 
 
@@ -198,16 +202,16 @@ if __name__ == "__main__":
     import task.cli.app
     from task.__main__ import main
 
-    # What `main` imports as late as it is called for.
+    # Modules that `main` imports late.
     for late in pkgutil.walk_packages(task.__path__, "task."):
         importlib.import_module(late.name)
     list(task.cli.app.group.commands.values())
-    gc.freeze()  # what was imported is nothing that a fork has to look through
+    gc.freeze()  # so that no fork searches the imported objects for garbage
     become_the_next(socket.socket(fileno=int(sys.argv[1])))
     try:
         main()
     except SystemExit as end:
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does before it ends
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, like Python before it ends
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()

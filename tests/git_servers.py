@@ -13,7 +13,7 @@ from serving import serving, with_tls
 
 
 class GitServer(ThreadingHTTPServer):
-    """Serves the repositories of a folder; `faults` and `logins` may be changed while it runs."""
+    """Serves the repositories in a folder. `faults` and `logins` may be changed while it runs."""
 
     daemon_threads = True
 
@@ -21,21 +21,21 @@ class GitServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
         self.logins: dict[str, str] = {}  # empty: everybody may do everything
-        self.public = False  # everybody may read, and a login that is wrong is refused all the same
+        self.public = False  # whether everybody may read; a wrong login is refused nevertheless
         self.readers: set[str] = set()  # logins that may only read
-        self.faults: dict[str, int] = {}  # end of a path → status; 0 breaks the connection off, -1 after the work
-        self.bearer = ""  # the token that everybody needs
-        self.moved: dict[str, str] = {}  # the beginning of a path → of the URL that it is redirected to
+        self.faults: dict[str, int] = {}  # end of a path → status; 0 breaks off, and -1 breaks off after the work
+        self.bearer = ""  # the token that is required
+        self.moved: dict[str, str] = {}  # the beginning of a path → the beginning of the URL that it is redirected to
         self.seen: list[tuple[str, str]] = []  # (method and path, user)
-        self.headers: list[tuple[str, str]] = []  # (method and path, what logs in)
-        self.told: list[str] = []  # all headers of each request, a login as its letters
+        self.headers: list[tuple[str, str]] = []  # (method and path, the Authorization header)
+        self.told: list[str] = []  # all headers of each request, with the login decoded
 
     def handle_error(self, *_request: object) -> None:
-        """Say nothing: clients of these tests break off."""
+        """Say nothing, because clients in these tests break off."""
 
     @property
     def url(self) -> str:
-        """Where it listens, with a slash at the end."""
+        """Its URL, with a trailing slash."""
         scheme = "https" if isinstance(self.socket, SSLSocket) else "http"
         return f"{scheme}://127.0.0.1:{self.server_address[1]}/"
 
@@ -44,7 +44,7 @@ class GitServer(ThreadingHTTPServer):
 def git_server(
     folder: Path, tls: tuple[Path, Path] | None = None, of_clients: Path | None = None
 ) -> Iterator[GitServer]:
-    """A server that has ended when the block ends; `tls` is its certificate and key."""
+    """A server that runs during the block. `tls` is its certificate and key."""
     made = GitServer(folder)
     if tls:
         with_tls(made, *tls, of_clients=of_clients)

@@ -1,4 +1,4 @@
-"""What the hosts' schemas say about a document; `python -m scripts.schemas` wrote them."""
+"""Checks documents against the hosts' schemas, which `python -m scripts.schemas` wrote."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ FACTS = DATA / "schemas.json"
 
 
 def schema_of(document: Mapping[str, Any]) -> str:
-    """The schema of a manifest's kind; "" for the groups that have none here (Tekton's triggers, Kubernetes' own)."""
+    """Return the schema for a manifest's kind, or "" for groups without one (Tekton's triggers, Kubernetes' own)."""
     group, _, version = document.get("apiVersion", "").partition("/")
     if group not in GROUPS:
         return ""
@@ -27,7 +27,7 @@ def schema_of(document: Mapping[str, Any]) -> str:
 
 
 def problems(schema: str, document: Any) -> list[str]:
-    """What a schema finds wrong."""
+    """Return what is wrong according to a schema."""
     return [f"{error.json_path}: {error.message}" for error in _validator(schema).iter_errors(document)]
 
 
@@ -35,7 +35,7 @@ TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: 
 
 
 def violations(schema: str, document: Any) -> list[tuple[str, str, str]]:
-    """(field, wanted type, type that is there) of what has a wrong type; of what is missing (field, "", "")."""
+    """Return (field, wanted type, actual type) of each wrong type, and (field, "", "") of each missing field."""
     found = []
     for error in _validator(schema).iter_errors(document):
         path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in error.absolute_path).lstrip(".")
@@ -48,7 +48,7 @@ def violations(schema: str, document: Any) -> list[tuple[str, str, str]]:
 
 
 def fields(schema: str, *path: str) -> list[str]:
-    """The paths of all fields below a field of a schema, `[]` behind those that are lists."""
+    """Return the paths of all fields below a field of a schema, with `[]` after lists."""
     node = _facts()["schemas"][schema]
     for name in path:
         node = _resolved(node)["properties"][name]

@@ -12,7 +12,7 @@ from serving import serving
 
 
 class Proxy(ThreadingHTTPServer):
-    """`seen`: what was asked for; `refuses`: a status for every request, or 0."""
+    """`seen` has the requests. `refuses` is a status for every request, or 0."""
 
     daemon_threads = True
 
@@ -24,13 +24,13 @@ class Proxy(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port at which it listens."""
         return int(self.server_address[1])
 
 
 @contextmanager
 def http_proxy(login: str = "") -> Iterator[Proxy]:
-    """A proxy that has ended when the block ends; `login` is `user:password`."""
+    """A proxy that runs during the block. `login` is `user:password`."""
     with serving(Proxy(login)) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without a process."""
+"""A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without processes."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,7 +37,7 @@ NOW = "2026-11-22T12:00:00Z"
 
 
 class Branch:
-    """One branch of a repository, as compare-and-swap; the files at each of its commits."""
+    """One branch of a repository with compare-and-swap, and the files at each of its commits."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.commits = [dict(files)]
@@ -51,7 +51,7 @@ class Branch:
         return self.commits[-1]
 
     def commit(self, files: Mapping[str, str]) -> None:
-        """Somebody else's commit."""
+        """Add somebody else's commit."""
         self.commits.append({**self.files, **files})
 
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
@@ -105,7 +105,7 @@ class Branch:
 
 
 class Story:
-    """An Application on a branch; events and a person's commands for it, one run after another."""
+    """An Application on a branch, with events and a person's commands for it, one run after another."""
 
     def __init__(self, app: Mapping[str, Any], branch: Branch) -> None:
         self.app, self.branch = app, branch
@@ -116,13 +116,13 @@ class Story:
         self.tags: tuple[str, ...] = ()  # what the registry lists
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
-        """What becomes of a build: verdict and rule."""
+        """Send the event of a build, and return the verdict and the rule."""
         one = parse_image(f"{image}:{tag}")
         decision = self._one(Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=self.now), WORDING))
         return decision.verdict.verdict, decision.verdict.rule
 
     def scan(self) -> tuple[str, str]:
-        """What becomes of the newest tag of the registry."""
+        """Scan the registry, and return the verdict and the rule for the newest tag."""
         decision = self._one(Job("scan", (), SCOPE, Terms(now=self.now), WORDING))
         return decision.verdict.verdict, decision.verdict.rule
 
@@ -138,7 +138,7 @@ class Story:
 
     @property
     def value(self) -> str:
-        """The tag that the branch says."""
+        """The tag on the branch."""
         return self.branch.files[target("a")].partition("newTag: ")[2].partition("\n")[0].strip("\"'")
 
     def _by_hand(self, intent: Intent, images: tuple[str, ...] = ()) -> Decision:
@@ -149,7 +149,7 @@ class Story:
         return next(one for one in report.decisions if not job.images or one.candidate.name == job.images[0].name)
 
     def run(self, job: Job) -> Report:
-        """A whole run; other repositories there are none."""
+        """Do a whole run. There are no other repositories."""
         world = World(
             applications=lambda: [Found(one, "applications.json:1") for one in (self.app, *self.others)],
             locate=lambda _origin: None,
@@ -162,7 +162,7 @@ class Story:
 
 
 def story(strategy: str = "newest-build", **annotations: str) -> Story:
-    """Of the Application `a`, which takes the image `web` in its kustomization."""
+    """Return the story of the Application `a`, which has the image `web` in its kustomization."""
     return Story(application("a", URL, update_strategy=strategy, **annotations), Branch({target("a"): KUSTOMIZATION}))
 
 

@@ -1,4 +1,4 @@
-"""How much memory a process takes at its worst, and everything that it starts."""
+"""Measures the peak memory of a process, and of everything that it starts."""
 
 import os
 import threading
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Peak:
-    """Megabytes, as far as looking fifty times a second can tell."""
+    """Peaks in megabytes, measured fifty times a second."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -16,7 +16,7 @@ class Peak:
         self.together = 0.0
 
     def look(self) -> None:
-        """Look once."""
+        """Measure once."""
         parents = {int(name): _parent(name) for name in os.listdir("/proc") if name.isdigit()}
         family = {self.pid}
         while more := {pid for pid, parent in parents.items() if parent in family} - family:
@@ -27,7 +27,7 @@ class Peak:
 
 @contextmanager
 def peak(pid: int) -> Iterator[Peak]:
-    """Looks at a process as long as the block takes."""
+    """Watch a process during the block."""
     found, over = Peak(pid), threading.Event()
 
     def watch() -> None:

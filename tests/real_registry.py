@@ -1,4 +1,4 @@
-"""Debian's docker-registry on loopback: open, with a password file, with tokens, over TLS; and its token server."""
+"""Debian's docker-registry on loopback: open, with a password file, with tokens, over TLS. And its token server."""
 
 import base64
 import json
@@ -22,23 +22,23 @@ LOGIN = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
 
 class Real(NamedTuple):
-    """One registry that runs."""
+    """One running registry."""
 
-    name: str  # as image references have it
+    name: str  # as in image references
     url: str
     ca: Path | None = None
 
 
 @contextmanager
 def open_registry(folder: Path) -> Iterator[Real]:
-    """Everybody may do everything."""
+    """A registry in which everybody may do everything."""
     with _running(folder, "") as port:
         yield Real(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}")
 
 
 @contextmanager
 def password_registry(folder: Path) -> Iterator[Real]:
-    """Basic authentication."""
+    """A registry with Basic authentication."""
     argv = [*needs("htpasswd"), "-Bbn", USER, PASSWORD]
     (folder / "htpasswd").write_bytes(subprocess.run(argv, check=True, capture_output=True).stdout)
     auth = f"auth:\n  htpasswd: {{realm: registry, path: {folder}/htpasswd}}\n"
@@ -48,7 +48,7 @@ def password_registry(folder: Path) -> Iterator[Real]:
 
 @contextmanager
 def tls_registry(folder: Path) -> Iterator[Real]:
-    """Over https only, by a certificate that nobody knows."""
+    """A registry over https only, with a certificate that nobody trusts."""
     _certificate(folder)
     with _running(folder, "", f"  tls: {{certificate: {folder}/cert.pem, key: {folder}/key.pem}}\n") as port:
         yield Real(f"localhost:{port}", f"https://localhost:{port}", folder / "cert.pem")
@@ -56,7 +56,7 @@ def tls_registry(folder: Path) -> Iterator[Real]:
 
 @contextmanager
 def token_registry(folder: Path) -> Iterator[Real]:
-    """Bearer tokens, from a server at another port; everybody may read `public/…`."""
+    """A registry with bearer tokens from a server at another port. Everybody may read `public/…`."""
     _certificate(folder)
     with _Tokens(folder) as tokens:
         thread = threading.Thread(target=tokens.serve_forever, kwargs={"poll_interval": 0.02})
@@ -72,7 +72,7 @@ def token_registry(folder: Path) -> Iterator[Real]:
 
 
 def bearer(folder: Path, repository: str) -> dict[str, str]:
-    """The headers of whoever may push to a repository of `token_registry`."""
+    """Return the headers of a client that may push to a repository in `token_registry`."""
     return {"Authorization": f"Bearer {_token(folder, repository, ['pull', 'push'])}"}
 
 
@@ -97,7 +97,7 @@ def _certificate(folder: Path) -> None:
 
 
 class _Tokens(ThreadingHTTPServer):
-    """Gives tokens, as Docker's documentation says."""
+    """Gives tokens according to Docker's documentation."""
 
     daemon_threads = True
 
@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _token(folder: Path, repository: str, actions: list[str]) -> str:
-    """A JSON Web Token (RS256) for one repository."""
+    """Return a JSON Web Token (RS256) for one repository."""
     pem = (folder / "cert.pem").read_text()
     header = {"typ": "JWT", "alg": "RS256", "x5c": ["".join(pem.splitlines()[1:-1])]}
     now = int(time.time())

@@ -1,4 +1,4 @@
-"""Real Git servers on loopback, with throw-away keys: sshd, nginx with git's http-backend, git's own daemon."""
+"""Real Git servers on loopback, with throw-away keys: sshd, nginx with git's http-backend, and git's own daemon."""
 
 import os
 import shutil
@@ -19,40 +19,40 @@ READER = "ro"
 
 
 class Sshd(NamedTuple):
-    """Serves every repository of this machine to whoever holds `key`."""
+    """Serves every repository on this machine to the owner of `key`."""
 
     port: int
     key: Path
-    stranger: Path  # a key that opens nothing
+    stranger: Path  # a key without access
     locked: Path  # a key with a passphrase
     host_key: str  # as a line of known_hosts
     log: Path
 
     def url(self, repo: Path) -> str:
-        """Where a repository is."""
+        """Return the URL of a repository."""
         return f"ssh://{_me()}@127.0.0.1:{self.port}{repo}"
 
 
 class Nginx(NamedTuple):
-    """Serves the repositories of a folder; every port asks for a login, `pages` are its special places."""
+    """Serves the repositories in a folder. Every port requires a login."""
 
     tls: int
     plain: int
-    client: int  # asks for a client certificate as well
-    thief: int  # keeps what it is told, and gives nothing
+    client: int  # also requires a client certificate
+    thief: int  # records what it gets, and serves nothing
     ca: Path
     certificate: Path  # a client's
     certificate_key: Path
     told: Path  # the Authorization headers that the thief got
     door: "subprocess.Popen[bytes]"  # nginx
-    backend: "subprocess.Popen[bytes]"  # what runs git, and all its children
+    backend: "subprocess.Popen[bytes]"  # the process that runs git, with all its children
 
     def url(self, name: str, scheme: str = "https") -> str:
-        """Where a repository is; `moved/` in front leads to the thief, `broken/` to 503."""
+        """Return the URL of a repository. The prefix `moved/` leads to the thief, and `broken/` to a 503."""
         return f"{scheme}://localhost:{self.tls if scheme == 'https' else self.plain}/{name}"
 
     def kill(self) -> None:
-        """All of it dies at once."""
+        """Kill all of its processes."""
         end(self.door)
         end(self.backend)
 
@@ -89,7 +89,7 @@ MaxStartups 100:30:200
 
 @contextmanager
 def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Nginx]:
-    """An HTTPS and HTTP server with Basic authentication. `tomorrow`: from then on its certificate is valid."""
+    """An HTTPS and HTTP server with Basic authentication. With `tomorrow`, its certificate is not valid before then."""
     program, wrapper = needs("nginx"), needs("fcgiwrap")
     _certificates(folder)
     if tomorrow:
@@ -108,7 +108,7 @@ def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Ngin
 
 @contextmanager
 def git_daemon(repos: Path, log: Path) -> Iterator[int]:
-    """The port of a server without logins."""
+    """The port of a server without logins, which runs during the block."""
     core = Path(_call("git", "--exec-path").strip())
     port = free_port()
     base = ["--export-all", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}", f"--base-path={repos}"]
@@ -118,7 +118,7 @@ def git_daemon(repos: Path, log: Path) -> Iterator[int]:
 
 @contextmanager
 def started(argv: Sequence[str], where: int | Path, log: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    """A program that answers at a port or socket, and that has ended, with its children, when the block ends."""
+    """Run a program that listens at a port or socket, during the block. Then end it, and its children."""
     with log.open("wb") as said:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
     try:
@@ -129,14 +129,14 @@ def started(argv: Sequence[str], where: int | Path, log: Path) -> "Iterator[subp
 
 
 def end(process: "subprocess.Popen[bytes]", number: int = signal.SIGKILL) -> None:
-    """End a server and its children, if it has not ended yet."""
+    """End a server and its children, unless it has already ended."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
     process.wait(10)
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a port that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -154,7 +154,7 @@ def _wait_for(process: subprocess.Popen[bytes], where: int | Path, log: Path) ->
 
 
 def _certificates(folder: Path) -> None:
-    """An authority, and what it vouches for: this machine's server, and a client."""
+    """Make an authority, and certificates for this machine's server and for a client."""
     new = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
     out = ("-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.pem"))
     _call("openssl", *new, "-subj", "/CN=Tests", *out)
@@ -168,7 +168,7 @@ def _certificates(folder: Path) -> None:
 
 
 def _valid_from_tomorrow(folder: Path) -> None:
-    """Sign the server's certificate again: what a machine sees whose clock is behind."""
+    """Sign the server's certificate again, so that it looks like on a machine with a slow clock."""
     now = datetime.now(tz=UTC)
     start, stop = ((now + timedelta(days=days)).strftime("%Y%m%d%H%M%SZ") for days in (1, 3))
     (folder / "index").touch()

@@ -1,6 +1,6 @@
 """Recorded answers of real servers (tests/data/recorded), and how a stand-in's answers are compared with them.
 
-No recorded body is served: a test puts the stand-in into the situation of `when` and sends the recorded request.
+No recorded body is served: a test puts the stand-in into the situation in `when`, and sends the recorded request.
 """
 
 import json
@@ -18,7 +18,7 @@ FOLDER = DATA / "recorded"
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request, and what a real server answered."""
+    """One request, and the answer of a real server."""
 
     when: str
     request: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Exchange:
 
 @cache
 def exchange(server: str, name: str) -> Exchange:
-    """`server` is a folder, `name` a file without `.json`."""
+    """Return a recorded exchange. `server` is a folder, and `name` a file without `.json`."""
     return Exchange(**json.loads((FOLDER / server / f"{name}.json").read_text(encoding="utf-8")))
 
 
@@ -40,7 +40,7 @@ def names(server: str) -> list[str]:
 
 
 def sent(base: str, recorded: Exchange, token: str) -> requests.Response:
-    """The stand-in's answer to the recorded request."""
+    """Send the recorded request to the stand-in, and return its answer."""
     asked = recorded.request
     headers = {**asked["headers"], **({"Authorization": f"Bearer {token}"} if token else {})}
     query = urlencode(asked["query"], doseq=True, safe=",")
@@ -55,7 +55,7 @@ def sent(base: str, recorded: Exchange, token: str) -> requests.Response:
 
 
 def shape(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every path of a JSON value with the type that stands there; elements of lists share one path."""
+    """Yield every path in a JSON value with its type. The elements of a list share one path."""
     if isinstance(value, dict):
         yield path, "object"
         for key, one in value.items():
@@ -69,14 +69,14 @@ def shape(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def head(response: requests.Response, recorded: Exchange) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """(what the stand-in says, what the real server said): status, type, and where it redirects to or when to ask."""
+    """Return (the stand-in's answer, the real one): status, type, and headers about redirects and retries."""
     kept = ("Content-Type", "Location", "Retry-After", "Warning")
     real = recorded.response["headers"]
     ours = tuple(response.headers.get(name) for name in kept)
     return (response.status_code, *ours), (recorded.response["status"], *(real.get(name) for name in kept))
 
 
-# What is read of an Application, as paths; `[]` goes through a list. An absent value is left out.
+# The fields of an Application that we read, as paths. `[]` goes through a list. Absent values are left out.
 READ = (
     "metadata.name", "metadata.namespace", "metadata.deletionTimestamp",
     "metadata.annotations.argocd~argoproj~io/refresh", "metadata.annotations.argocd~argoproj~io/tracking-id",
@@ -101,7 +101,7 @@ READ = (
 
 
 def application_fields(item: Mapping[str, Any]) -> dict[str, Any]:
-    """What is read of an Application. Of moments only the order counts: 1 is the earliest."""
+    """Return the fields of an Application that we read. Times are replaced by their order: 1 is the earliest."""
     found = {path: value for path in READ if (value := _at(item, path.split("."))) not in (None, [])}
     moments = sorted({value for path, value in found.items() if path.endswith(("At", "Time", "Timestamp"))})
     ranks = {moment: number for number, moment in enumerate(moments, 1)}

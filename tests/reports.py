@@ -1,4 +1,4 @@
-"""Decisions, commits and reports as values, for tests of what is said about them."""
+"""Decisions, commits and reports as values, for tests of the output."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,14 +25,14 @@ REPO = "https://git.example.com/acme/gitops.git"
 
 
 def decision(verdict: VerdictName = "update", rule: str = "admitted", name: str = "web", **more: Any) -> Decision:
-    """What was decided about one Application."""
+    """Return a decision about one Application."""
     app = Application("argocd", name, {}, ())
     sub = Subscription(app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO)
     return replace(Decision(sub, WEB, Verdict(verdict, rule, "so"), Reading(tag="1.0.0"), "main", "main"), **more)
 
 
 def commit(**more: Any) -> Commit:
-    """A commit that landed, with the Application `argocd/web` in it."""
+    """Return a commit that landed, for the Application `argocd/web`."""
     return replace(Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",)), **more)
 
 
@@ -44,5 +44,5 @@ def report(
     command: str = "run",
     images: tuple[Image, ...] = (WEB,),
 ) -> Report:
-    """The report of a run that ended so."""
+    """Return the report of a run."""
     return Report(command, images, 1, decisions, commits, problems, code)

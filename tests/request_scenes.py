@@ -1,4 +1,4 @@
-"""Scenes for tests of pull requests: a fake forge whose branches are those of a real repository, and the command."""
+"""Scenes for tests of pull requests: a fake forge with the branches of a real repository, and the command."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from support import Result, command, commit, git, image_update, show
 
 API = "ghcr.io/acme/api"
 TOKEN = "good-token"
-# Bitbucket Cloud is in one place only, which no option changes: the command, with another place for it.
+# No option changes the place of Bitbucket Cloud, so this patches the command.
 ELSEWHERE = """
 from dataclasses import replace
 from task.forges.address import ForgeAddress, web_below
@@ -25,7 +25,7 @@ FORGES["bitbucket"] = replace(FORGES["bitbucket"], place=there)
 
 
 class Branches(dict[str, str]):
-    """The branches of a repository, as they are right now."""
+    """The current branches of a repository."""
 
     def __init__(self, repo: Path) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Branches(dict[str, str]):
 
 
 class Scene:
-    """An Application with two images, on a forge; every update is proposed."""
+    """An Application with two images, on a forge. Every update is proposed."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class Scene:
         return start(self.given("run", *more), env=self.env)
 
     def event(self, image: str, *more: str, code: int = 0) -> Any:
-        """The report of one event."""
+        """Send one event, and return its report."""
         result = self.call("run", "--image", image, *more)
         assert result.code == code, result.stderr
         return result.json
 
     @property
     def head(self) -> str:
-        """The one branch beside main."""
+        """The only branch besides main."""
         (found,) = [name for name in self.server.branches if name != "main"]
         return found
 
@@ -107,7 +107,7 @@ class Scene:
         return git(self.repo, "for-each-ref")
 
     def merge(self, *, delete: bool = False) -> Pull:
-        """A person merges the open request, with a merge commit."""
+        """Merge the open request with a merge commit, as a person would."""
         (pull,) = self.server.open
         main, head = (self.server.branches[name] for name in (pull.base, pull.head))
         tree = f"{head}^{{tree}}"
@@ -128,7 +128,7 @@ class Scene:
         git(self.repo, "update-ref", "-d", f"refs/heads/{self.head}")
 
     def person(self, text: str = "namePrefix: x-\n", name: str = "a") -> None:
-        """Somebody commits to main."""
+        """Commit to main, as a person would."""
         commit(self.repo, {target(name): self.text("main", name) + text})
 
 
@@ -139,12 +139,12 @@ def elsewhere(given: list[str], env: Mapping[str, str]) -> Result:
 
 
 def verdict(report: Any) -> tuple[str, str]:
-    """Of the one decision."""
+    """Return the verdict and the rule of the only decision."""
     (found,) = report["decisions"]
     return found["verdict"], found["rule"]
 
 
 def url_of(report: Any) -> str:
-    """Of the one request."""
+    """Return the URL of the only request."""
     (found,) = report["commits"]
     return str(found["pull_request"])

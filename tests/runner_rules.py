@@ -1,8 +1,8 @@
-"""What a CI system's runner obeys among the lines that a step prints, as its own source says; and texts that try."""
+"""Which printed lines a CI system's runner obeys, according to its source, and texts that try to be such lines."""
 
 import re
 
-# GitHub's runner: ActionCommand.TryParseV2 and TryParse. .NET compares texts by culture, which overlooks these letters.
+# GitHub's runner: ActionCommand.TryParseV2 and TryParse. .NET compares by culture, which ignores these characters.
 _OVERLOOKED = re.compile("[\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]")
 ATTACKS = (
     "::add-mask::x",
@@ -23,11 +23,11 @@ SPARES = frozenset("\x1b\x07\x9b\r\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u20
 
 
 def obeyed(line: str) -> bool:
-    """Whether GitHub's runner, or Azure's, takes the line for a command."""
+    """Tell whether GitHub's runner, or Azure's, takes the line for a command."""
     bare = _OVERLOOKED.sub("", line).lstrip()
     return bare.startswith("::") or bool(re.search(r"##(vso)?\[", bare))
 
 
 def dangers(text: str) -> list[str]:
-    """The lines that a runner would obey, or that hold what a terminal would. Lines end as .NET reads them."""
+    """Return the lines that a runner would obey, or that have something for a terminal. Lines end as in .NET."""
     return [line for line in re.split(r"\r\n|\n|\r", text) if obeyed(line) or set(line) & SPARES]

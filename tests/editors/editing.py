@@ -1,4 +1,4 @@
-"""What the tests of the editors share: targets, one call, independent readers, YAML in every style."""
+"""What all tests of the editors need: targets, one call, independent readers, and YAML in every style."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ OTHER = "sha256:" + "b" * 64
 
 
 def target(kind: TargetKind, image: str = "ghcr.io/acme/api", keys: Keys | None = None, **more: Any) -> Target:
-    """A target of the Application `argocd/web`, alias `api`."""
+    """Return a target for the Application `argocd/web` and the alias `api`."""
     path = more.pop("path", PATHS[kind])
     source = more.pop("source", None) or Source("https://git.example/x.git", "apps/web")
     entry = replace(parse_image(image), tag="", digest="")
@@ -36,32 +36,32 @@ def target(kind: TargetKind, image: str = "ghcr.io/acme/api", keys: Keys | None 
 
 
 def source(**more: Any) -> Source:
-    """The Application's source."""
+    """Return the Application's source."""
     return Source("https://git.example/x.git", "apps/web", **more)
 
 
 def parameters(*triples: tuple[str, str, bool]) -> tuple[Parameter, ...]:
-    """`helm.parameters` of a spec."""
+    """Return `helm.parameters` of a spec."""
     return tuple(Parameter(*triple) for triple in triples)
 
 
 def image(reference: str) -> Image:
-    """The image of an event."""
+    """Return the image of an event."""
     return parse_image(reference)
 
 
 def edit(files: Files, aim: Target, reference: str) -> tuple[Files, tuple[Edit, ...]]:
-    """What `write` answers."""
+    """Return the result of `write`."""
     return EDITORS[aim.kind].write(files, aim, parse_image(reference))
 
 
 def read(files: Files, aim: Target) -> Reading:
-    """What `read` answers."""
+    """Return the result of `read`."""
     return EDITORS[aim.kind].read(files, aim)
 
 
 def write_one(aim: Target, path: str, text: str | None, reference: str) -> str:
-    """The text of the only file after an event, changed or not."""
+    """Return the text of the only file after an event, changed or not."""
     files = {} if text is None else {path: File(text)}
     changed, _ = edit(files, aim, reference)
     assert set(changed) <= {path}
@@ -69,17 +69,17 @@ def write_one(aim: Target, path: str, text: str | None, reference: str) -> str:
 
 
 def plain(text: str) -> Any:
-    """The first document as texts, whatever their type: what the letters say."""
+    """Return the first document with all scalars as texts."""
     return next(yaml.load_all(text.removeprefix("\ufeff"), yaml.BaseLoader), None)
 
 
 def documents(text: str) -> list[Any]:
-    """All documents as texts."""
+    """Return all documents as texts."""
     return list(yaml.load_all(text.removeprefix("\ufeff"), yaml.BaseLoader))
 
 
 def typed(text: str) -> Any:
-    """The first document as PyYAML, a YAML 1.1 reader, takes it."""
+    """Return the first document as read by PyYAML, a YAML 1.1 reader."""
     return next(yaml.load_all(text.removeprefix("\ufeff"), yaml.SafeLoader), None)
 
 
@@ -115,7 +115,7 @@ MAPPINGS = st.dictionaries(KEYS, DATA, min_size=1, max_size=5)
 
 
 class Look:
-    """One person's way to write YAML, drawn by hypothesis as it goes along."""
+    """One person's way of writing YAML. hypothesis draws it step by step."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
@@ -147,7 +147,7 @@ class Look:
         return self.word(data, flow=True)
 
     def lines(self, data: Any) -> list[str]:
-        """Block lines of a mapping or a list that is not empty."""
+        """Return the block lines of a mapping or a list that is not empty."""
         out: list[str] = []
         for number, item in enumerate(data.items() if isinstance(data, dict) else data):
             if self.noise and number and self.draw(st.integers(0, 3)) == 0:
@@ -182,7 +182,7 @@ class Look:
 
 @st.composite
 def styled(draw: Any, data: Any, *, quotes: bool = True) -> str:
-    """The data as a person might have written it; without `quotes`, plain words stay plain."""
+    """Draw a text for the data as a person may write it. Without `quotes`, plain words stay plain."""
     look = Look(draw)
     look.quotes = quotes
     eol = draw(st.sampled_from(["\n", "\n", "\r\n"]))
@@ -193,7 +193,7 @@ def styled(draw: Any, data: Any, *, quotes: bool = True) -> str:
 
 @st.composite
 def yaml_texts(draw: Any) -> tuple[str, dict[str, Any]]:
-    """A values file as people write them, sometimes with a second document, and what it says."""
+    """Draw a values file as people write it, perhaps with a second document, and its data."""
     data = draw(MAPPINGS)
     text = draw(styled(data))
     eol = "\r\n" if "\r" in text else "\n"

@@ -1,10 +1,10 @@
-"""Argo CD's API in this process, compared with the recorded answers of Argo CD 3.6 on 2026-11-22; rollouts are plays.
+"""Argo CD's API in this process, compared with the recorded answers of Argo CD 3.6 on 2026-11-22. Rollouts are played.
 
-tests/argocd/test_argocd_recorded.py puts it into the situations of tests/data/recorded/argocd-3.6 and compares what it
+tests/argocd/test_argocd_recorded.py puts it into the situations in tests/data/recorded/argocd-3.6, and compares its
 answers.
 
-A play is a list of Application states. Each look at an Application (a GET, or a refresh) shows the next one; the last
-one stays. What the real server refuses is refused here, and told in `wrong` where no client should send it.
+A play is a list of Application states. Each look at an Application (a GET, or a refresh) shows the next state, and the
+last one stays. What the real server refuses is refused here. If no client should send it, it is noted in `wrong`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from host_schemas import problems
 from serving import serving
 
-# The texts that `fields` may hold, each behind `items.` (argo-cd server/application/forwarder_overwrite.go, v3).
+# The values of `fields`, each after `items.` (argo-cd server/application/forwarder_overwrite.go, v3).
 FIELDS = (
     "metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels", "metadata.creationTimestamp",
     "metadata.deletionTimestamp", "spec", "status.sourceHydrator", "status.sync.status", "status.health",
@@ -39,7 +39,7 @@ KNOWN = {
 
 
 class Request(NamedTuple):
-    """One request, read."""
+    """One parsed request."""
 
     method: str
     path: str
@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What the next request gets in place of an answer. `status` 0 breaks the connection off."""
+    """What the next request gets instead of an answer. `status` 0 breaks the connection off."""
 
     status: int
     body: str = ""
@@ -68,19 +68,19 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.lock = threading.RLock()
         self.tokens = {"good-token"}  # empty: anonymous access
         self.expired: set[str] = set()
-        self.user = "ci"  # whom the tokens belong to
-        self.projects: set[str] | None = None  # those that exist; None: any
-        self.tls = ""  # the URL that speaks TLS, where this is asked without
-        self.settings: dict[str, Any] = {}  # `url` is there only where an administrator has set it
+        self.user = "ci"  # the owner of the tokens
+        self.projects: set[str] | None = None  # existing projects; None: any
+        self.tls = ""  # the URL with TLS, if requests come without TLS
+        self.settings: dict[str, Any] = {}  # `url` is there only if an administrator has set it
         self.plays: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.trees: dict[tuple[str, str], dict[str, Any]] = {}
         self.windows: dict[tuple[str, str], dict[str, Any]] = {}
         self.hidden: set[tuple[str, str]] = set()  # (namespace, name) that the token may not get
-        self.frozen: set[tuple[str, str]] = set()  # that it may not update
+        self.frozen: set[tuple[str, str]] = set()  # (namespace, name) that it may not update
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
         self.wrong: list[str] = []
-        # What the repository server says against an Application with a patch; "": it can make the manifests.
+        # The repository server's error about a patched Application; "" if it can make the manifests.
         self.render: Callable[[Mapping[str, Any]], str] = lambda _changed: ""
 
     def secure(self, certificate: str, key: str) -> None:
@@ -90,7 +90,7 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def handle_error(self, *_: object) -> None:
-        """Clients that go away are part of the tests."""
+        """Say nothing, because clients that go away are part of the tests."""
 
     @property
     def address(self) -> str:
@@ -98,14 +98,14 @@ class ArgoCDServer(ThreadingHTTPServer):
         return f"127.0.0.1:{self.server_address[1]}"
 
     def add(self, *states: Mapping[str, Any]) -> None:
-        """An Application, with the states that it goes through."""
+        """Add an Application, with the states that it goes through."""
         for state in states:
             assert not (wrong := invalid(state)), wrong
         metadata = states[0]["metadata"]
         self.plays[metadata["namespace"], metadata["name"]] = [copy.deepcopy(dict(one)) for one in states]
 
     def asked(self, method: str, end: str = "") -> list[Request]:
-        """The requests of that kind so far."""
+        """Return the requests of one kind so far."""
         return [one for one in self.seen if one.method == method and one.path.endswith(end)]
 
 
@@ -120,7 +120,7 @@ class _Denied(Exception):
 class _Handler(BaseHTTPRequestHandler):
     server: ArgoCDServer
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else every answer waits 40 ms for an acknowledgement
+    disable_nagle_algorithm = True  # otherwise every answer waits 40 ms for an acknowledgement
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         token = header.removeprefix("Bearer ")
         if self.server.tokens and token in self.server.expired:
             raise _Denied(16, "invalid session: token has invalid claims: token is expired")
-        if self.server.tokens and token not in self.server.tokens:  # none, or one that is no JWT
+        if self.server.tokens and token not in self.server.tokens:  # no token, or one that is not a JWT
             raise _Denied(16, "no session information")
 
     def _routed(self, asked: Request, parts: Sequence[str]) -> Any:
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"resource-tree": self.server.trees, "syncwindows": self.server.windows}[parts[2]].get(key, {})
 
     def _key(self, namespace: str, project: str, name: str) -> tuple[str, str]:
-        """An Application that may be seen; whether any other exists is told to those only who may see its project."""
+        """Return a visible Application. Only a client that may see the project learns whether another one exists."""
         key = (namespace or "argocd", name)
         play = self.server.plays.get(key) if key not in self.server.hidden else None
         if project and (not play or play[0]["spec"]["project"] != project):
@@ -257,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"metadata": {"resourceVersion": "7"}, "items": picked or None}
 
     def _patch(self, asked: Request, name: str) -> dict[str, Any]:
-        """Test and apply the patch, make the manifests, and write the whole spec over what there is by then."""
+        """Test and apply the patch, make the manifests, and then write the whole spec over the present one."""
         server = self.server
         with server.lock:
             key = self._key(asked.body.get("appNamespace", ""), "", name)
@@ -287,7 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def invalid(item: Mapping[str, Any]) -> str:
-    """What Argo CD's schema says against an Application; "" for nothing."""
+    """Return what is wrong according to Argo CD's schema, or ""."""
     whole = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", **item}
     return "; ".join(problems("argo-cd-application-v1alpha1", whole))[:500]
 
@@ -297,7 +297,7 @@ class PatchError(Exception):
 
 
 def apply_patch(document: dict[str, Any], operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """RFC 6902 as far as `add`, `replace`, `remove` and `test` go, with the words of evanphx/json-patch."""
+    """Apply `add`, `replace`, `remove` and `test` of RFC 6902, with the messages of evanphx/json-patch."""
     document = copy.deepcopy(document)
     for one in operations:
         path = one["path"]
@@ -359,7 +359,7 @@ def _picked(item: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def argocd_server(root: str = "") -> Iterator[ArgoCDServer]:
-    """A server that has ended when the block ends; what no client should have sent fails the test."""
+    """A server that runs during the block. At its end, the test fails for anything that no client should have sent."""
     with serving(ArgoCDServer(root)) as server:
         yield server
     assert not server.wrong, server.wrong

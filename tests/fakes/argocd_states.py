@@ -1,4 +1,4 @@
-"""Applications as Argo CD's controller writes them, moment by moment; compared with the recordings of Argo CD 3.6."""
+"""Applications as Argo CD's controller writes them, moment by moment. Compared with the recordings of Argo CD 3.6."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MORNING = "2026-11-21T06:00:{:02d}Z"
 
 
 def application(name: str = "web", namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
-    """An Application as the API gives it, without a status."""
+    """Return an Application as from the API, without a status."""
     return {
         "metadata": {
             "name": name,
@@ -46,7 +46,7 @@ def at(
     images: Sequence[str] = (),
     changed: int | None = None,
 ) -> dict[str, Any]:
-    """The Application as it is at one moment of a rollout, as its controller writes it.
+    """Return the Application at one moment of a rollout, as its controller writes it.
 
     `compared` is the second of status.reconciledAt, `changed` the second in which the health changed.
     """
@@ -83,7 +83,7 @@ def at(
 
 
 def compared_to(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a comparison was made with. With several sources there is an empty one besides."""
+    """Return the sources of a comparison. With several sources, there is also an empty one."""
     if "sources" in spec:
         return {"source": {"repoURL": ""}, "sources": spec["sources"], "destination": spec["destination"]}
     return {**{key: spec[key] for key in ("source",) if spec.get(key)}, "destination": spec["destination"]}
@@ -101,7 +101,7 @@ def operated(
     limit: int = 5,
     began: bool = True,
 ) -> dict[str, Any]:
-    """status.operationState. What has not `began` yet has no result and no message."""
+    """Return status.operationState. An operation without `began` has no result and no message yet."""
     several = "," in revision
     order: dict[str, Any] = {"revisions": revision.split(",")} if several else {"revision": revision}
     result = {"revisions": revision.split(","), "revision": ""} if several else {"revision": revision}
@@ -117,19 +117,19 @@ def operated(
 
 
 def resource(kind: str, name: str, health: str = "", message: str = "", **more: Any) -> dict[str, Any]:
-    """One of status.resources, or a node of the resource tree."""
+    """Return one entry of status.resources, or a node of the resource tree."""
     found = {"kind": kind, "name": name, **more}
     return {**found, "health": {"status": health, **({"message": message} if message else {})}} if health else found
 
 
 def node(kind: str, name: str, health: str, message: str = "", created: int = 11, reason: str = "") -> dict[str, Any]:
-    """One node of the resource tree; a pod has a reason: Running, ImagePullBackOff."""
+    """Return one node of the resource tree. A pod has a reason: Running, ImagePullBackOff."""
     info = [{"name": "Status Reason", "value": reason}] if reason else [{"name": "Revision", "value": "Rev:2"}]
     return resource(kind, name, health, message, createdAt=MORNING.format(created), info=info)
 
 
 def sync_windows(*assigned: tuple[str, bool]) -> dict[str, Any]:
-    """The answer about sync windows of these kinds, each active now or not. Without any there is no list."""
+    """Return the answer with sync windows of these kinds, each active or not. Without any, there is no list."""
     windows = [
         ({"kind": kind, "schedule": "* * * * *", "duration": "1h", "manualSync": False}, on) for kind, on in assigned
     ]
@@ -141,6 +141,6 @@ def sync_windows(*assigned: tuple[str, bool]) -> dict[str, Any]:
 
 
 def applied(kind: str, name: str, message: str, status: str = "Synced", **more: Any) -> dict[str, Any]:
-    """One resource of an operation's result."""
+    """Return one resource in the result of an operation."""
     where = {"group": "", "version": "v1", "namespace": "web"}
     return {"kind": kind, "name": name, "message": message, "status": status, **where, **more}

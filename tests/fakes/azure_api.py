@@ -1,8 +1,8 @@
-"""Azure DevOps' REST API 7.1, as far as pull requests go.
+"""Azure DevOps' REST API 7.1, as far as pull requests need it.
 
-Requests: as Microsoft's own clients make them (tests/data/forges/azure.json; compared on 2026-11-22), never with a real
-server. Shapes: learn.microsoft.com/rest/api/azure/devops/git, "Pull Requests", "Pull Request Labels", "… Reviewers",
-"Refs", and "Identities". A list cuts descriptions to 400 characters, and lacks labels.
+Requests are like those of Microsoft's own clients (tests/data/forges/azure.json, compared on 2026-11-22). It was never
+compared with a real server. Shapes are from learn.microsoft.com/rest/api/azure/devops/git, "Pull Requests", "Pull
+Request Labels", "… Reviewers", "Refs", and "Identities". A list cuts descriptions to 400 characters, and lacks labels.
 """
 
 import base64
@@ -22,7 +22,7 @@ _CHANGE = {"title", "description", "status", "autoCompleteSetBy", "completionOpt
 
 
 class AzureDevOps(ForgeServer):
-    """One repository of one project."""
+    """One repository in one project."""
 
     login = "Basic " + base64.b64encode(b":good-token").decode()
     forge, api = "azure", f"/{ORGANIZATION}"
@@ -30,7 +30,7 @@ class AzureDevOps(ForgeServer):
     def __init__(self) -> None:
         super().__init__()
         self.people = {"ann@example.com": ANN, "bob@example.com": BOB}
-        self.version = "7.1"  # the newest it knows
+        self.version = "7.1"  # the newest version that it supports
         self.policies: list[dict[str, Any]] = []
         self.conflicts = False
 
@@ -74,7 +74,7 @@ class AzureDevOps(ForgeServer):
         return Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
 
     def _discussion(self, request: Request, pull: Pull, number: str) -> Reply:
-        """Azure itself begins some. Only its author may edit a comment."""
+        """Answer about threads. Azure itself begins some, and only its author may edit a comment."""
         if request.method == "GET":
             threads = [{"id": 1, "comments": [{"id": 1, "content": "Bob joined", "commentType": "system"}]}]
             threads += [_thread(one) for one in self.notes if one.request == pull.number]
@@ -192,7 +192,7 @@ class AzureDevOps(ForgeServer):
         return Reply(200, {"value": found, "count": len(found)})
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """A pull request as the API shows it."""
+        """Return a pull request in the form of the API."""
         api = f"{self.url}/{ORGANIZATION}/_apis/git/repositories/{REPOSITORY_ID}"
         shown: dict[str, Any] = {
             "repository": {"id": REPOSITORY_ID, "name": REPOSITORY, "url": api},

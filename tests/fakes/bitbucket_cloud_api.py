@@ -1,8 +1,8 @@
-"""Bitbucket Cloud's REST API 2.0, as far as pull requests go.
+"""Bitbucket Cloud's REST API 2.0, as far as pull requests need it.
 
-Requests: as Bitbucket describes them (tests/data/forges/bitbucket.json; compared on 2026-11-22), never with a real
-one. Shapes: developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests; queries: …/rest/intro/#filtering.
-A second POST for a branch with an open request is no error: it gives the open one a new title.
+Requests are as in Bitbucket's description (tests/data/forges/bitbucket.json, compared on 2026-11-22). It was never
+compared with a real one. Shapes are from developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests, and
+queries from …/rest/intro/#filtering. A second POST for a branch with an open request is no error: it renames that one.
 """
 
 import re
@@ -20,10 +20,10 @@ _KEYS = {"title", "description", "source", "destination", "reviewers", "close_so
 
 
 class BitbucketCloud(ForgeServer):
-    """One repository of one workspace."""
+    """One repository in one workspace."""
 
     forge, api = "bitbucket", "/2.0"
-    # Its schema of a request has only what a summary is rendered to; every client sends the text like this.
+    # Its schema has only the rendered form of a summary, but every client sends the text like this.
     excused = ("('description' was unexpected)",)
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class BitbucketCloud(ForgeServer):
         return _error(404, "Not found")
 
     def _comments(self, request: Request, pull: Pull, number: str) -> Reply:
-        """Only its author may edit one; a deleted one is still listed."""
+        """Answer about comments. Only its author may edit one, and deleted ones are still listed."""
         if request.method == "GET":
             found = [_comment(one) for one in self.notes if one.request == pull.number]
             self.require(request.one("sort") in ("", "created_on", "-created_on"), "sort")
@@ -94,7 +94,7 @@ class BitbucketCloud(ForgeServer):
         return self._page(request, [self.shown(pull, brief=True) for pull in found])
 
     def _terms(self, query: str) -> list[list[tuple[str, str, str]]]:
-        """Terms that all hold, each a choice of several."""
+        """Parse a query into terms that must all hold, each with alternatives."""
         terms = []
         for part in query.split(" AND ") if query else []:
             choices = part[1:-1].split(" OR ") if part.startswith("(") and part.endswith(")") else [part]
@@ -181,7 +181,7 @@ class BitbucketCloud(ForgeServer):
         return self._page(request, found)
 
     def shown(self, pull: Pull, *, brief: bool = False) -> dict[str, Any]:
-        """A pull request as the API shows it; in a list without reviewers."""
+        """Return a pull request in the form of the API. In a list, it has no reviewers."""
         full_name = f"{WORKSPACE}/{SLUG}"
         people = {"reviewers": [{"uuid": uuid, "type": "user"} for uuid in pull.reviewers], "participants": []}
         merged = {"hash": pull.merge_commit[:12]} if pull.merge_commit else None

@@ -1,8 +1,8 @@
-"""Bitbucket Data Center's REST API 1.0, as far as pull requests go.
+"""Bitbucket Data Center's REST API 1.0, as far as pull requests need it.
 
-Requests: as Bitbucket describes them (tests/data/forges/bitbucket-server.json; compared on 2026-11-22), never with a
-real one. Shapes: developer.atlassian.com/server/bitbucket/rest/latest, "Pull Requests". `release` decides what it
-knows: auto-merge since 8.15, drafts since 8.18; fields that it does not know are passed over in silence.
+Requests are as in Bitbucket's description (tests/data/forges/bitbucket-server.json, compared on 2026-11-22). It was
+never compared with a real one. Shapes are from developer.atlassian.com/server/bitbucket/rest/latest, "Pull Requests".
+`release` decides what it supports: auto-merge since 8.15, drafts since 8.18. It silently ignores unknown fields.
 """
 
 import re
@@ -19,7 +19,7 @@ _CHANGE = {"version", "title", "description", "reviewers", "toRef", "draft"}
 
 
 class BitbucketDataCenter(ForgeServer):
-    """One repository of one project."""
+    """One repository in one project."""
 
     forge, api = "bitbucket-server", "/rest/api/1.0"
 
@@ -60,7 +60,10 @@ class BitbucketDataCenter(ForgeServer):
         return _error(404, "Not found", "")
 
     def _comments(self, request: Request, pull: Pull, number: str) -> Reply:
-        """The newest activity comes first. Only its author may edit a comment, and has to name its version."""
+        """Answer about comments, the newest activity first.
+
+        Only its author may edit one, and has to name its version.
+        """
         if request.method == "GET":
             found = [{"action": "COMMENTED", "commentAction": "ADDED", "comment": self._comment(one)}
                      for one in reversed(self.notes) if one.request == pull.number]  # fmt: skip
@@ -173,7 +176,7 @@ class BitbucketDataCenter(ForgeServer):
             return refusal
         pull.version += 1
         pull.title, pull.body = body.get("title", pull.title), body.get("description", "")
-        pull.reviewers = [one["user"]["name"] for one in body.get("reviewers", [])]  # none given are none kept
+        pull.reviewers = [one["user"]["name"] for one in body.get("reviewers", [])]  # without any, all are removed
         return Reply(200, self.shown(pull))
 
     def _invalid(self, body: dict[str, Any]) -> Reply | None:
@@ -206,7 +209,7 @@ class BitbucketDataCenter(ForgeServer):
         return Reply(200, self.shown(pull))
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """A pull request as the API shows it."""
+        """Return a pull request in the form of the API."""
         repository = {"slug": SLUG, "project": {"key": KEY}}
         into = {"slug": "upstream", "project": {"key": "UP"}} if pull.fork else repository  # we are the fork
         draft = {"draft": pull.draft} if self.release >= (8, 18) else {}
@@ -238,7 +241,7 @@ class BitbucketDataCenter(ForgeServer):
         if kind == "unauthorized":
             name = "com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException"
             return _error(401, "Authentication failed. Please check your credentials and try again.", name)
-        if kind == "forbidden":  # it says 401 to who may not, as well
+        if kind == "forbidden":  # it also answers 401 to a user without permission
             name = "com.atlassian.bitbucket.AuthorisationException"
             return _error(401, "You are not permitted to access this resource", name)
         if kind == "limited":

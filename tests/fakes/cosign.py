@@ -1,6 +1,6 @@
-"""What cosign leaves in a registry: real signatures, by keys that openssl makes.
+"""What cosign stores in a registry: real signatures, with keys from openssl.
 
-Compared with what cosign 3.1.3 leaves, on 2026-11-22: `make test-real` runs it (tests/real/test_distribution.py).
+Compared with the signatures of cosign 3.1.3 on 2026-11-22. `make test-real` runs it (tests/real/test_distribution.py).
 """
 
 import base64
@@ -32,7 +32,7 @@ class Keys(NamedTuple):
     kind: str
 
     def sign(self, content: bytes, hashed: str = "sha256") -> bytes:
-        """The signature of these bytes."""
+        """Return the signature of these bytes."""
         text, into = self.private.with_suffix(".text"), self.private.with_suffix(".sig")
         text.write_bytes(content)
         argv = (
@@ -45,7 +45,7 @@ class Keys(NamedTuple):
 
 
 def keys(folder: Path, kind: str = "p256", name: str = "cosign") -> Keys:
-    """A new pair."""
+    """Make a new pair."""
     private, public = folder / f"{name}.key", folder / f"{name}.pub"
     algorithm, option = KINDS[kind]
     _openssl("genpkey", "-algorithm", algorithm, *(["-pkeyopt", option] if option else []), "-out", private)
@@ -54,35 +54,35 @@ def keys(folder: Path, kind: str = "p256", name: str = "cosign") -> Keys:
 
 
 def tag_of(digest: str) -> str:
-    """Where cosign stores the signatures of an image."""
+    """Return the tag under which cosign stores the signatures of an image."""
     return f"{digest.replace(':', '-')}.sig"
 
 
 def payload(digest: str, kind: str = "cosign container image signature") -> bytes:
-    """What is signed."""
+    """Return the bytes that are signed."""
     critical = {"identity": {"docker-reference": ""}, "image": {"docker-manifest-digest": digest}, "type": kind}
     return json.dumps({"critical": critical, "optional": None}).encode()
 
 
 def layer(blob: bytes, signature: bytes, **notes: str) -> tuple[bytes, dict[str, Any]]:
-    """A payload with its signature, as a layer."""
+    """Return a payload with its signature, as a layer."""
     said = {"dev.cosignproject.cosign/signature": base64.b64encode(signature).decode(), **notes}
     return blob, {"mediaType": PAYLOAD, "digest": digest_of(blob), "size": len(blob), "annotations": said}
 
 
 def signatures(*parts: tuple[bytes, dict[str, Any]], subject: Content | None = None) -> Content:
-    """The manifest of signatures; with a subject it refers to the image."""
+    """Return the manifest of signatures. With a subject, it refers to the image."""
     return _manifest(parts, ARTIFACT, subject)
 
 
 def signed(by: Keys, digest: str, **how: Any) -> Content:
-    """One good signature."""
+    """Return one good signature."""
     blob = payload(digest)
     return signatures(layer(blob, by.sign(blob)), **how)
 
 
 def bundle(by: Keys, subject: Content, digest: str = "", predicate: str = SIGN, kind: str = "") -> Content:
-    """A Sigstore bundle that refers to an image and is signed with a key."""
+    """Return a signed Sigstore bundle that refers to an image."""
     about = {"digest": {"sha256": (digest or subject.digest).partition(":")[2]}, "annotations": {}}
     statement = json.dumps(
         {"_type": "https://in-toto.io/Statement/v1", "subject": [about], "predicateType": predicate, "predicate": {}}
@@ -100,7 +100,7 @@ def bundle(by: Keys, subject: Content, digest: str = "", predicate: str = SIGN, 
 
 
 def fallback(*referring: Content) -> Content:
-    """The index that lists what refers to an image, where the registry has no API for it."""
+    """Return the index of what refers to an image, for a registry without an API for it."""
     entries = [
         {"mediaType": TYPES[OCI][0], "digest": one.digest, "size": one.size, "artifactType": BUNDLE}
         for one in referring

@@ -1,6 +1,6 @@
-"""What a forge itself describes of its API, and what it does not: unknown paths, parameters, fields and types.
+"""Checks requests against a forge's own description of its API: unknown paths, parameters, fields and types.
 
-The descriptions stand in tests/data/forges, made by `python -m scripts.forge_descriptions` from the forges' own.
+The descriptions are in tests/data/forges. `python -m scripts.forge_descriptions` made them from the forges' own.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 FOLDER = Path(__file__).parent.parent / "data" / "forges"
-MANY = {"ref", "head", "branch", "name"}  # a `{ref}` may hold slashes
+MANY = {"ref", "head", "branch", "name"}  # a `{ref}` may have slashes
 
 
 class Description:
@@ -32,12 +32,12 @@ class Description:
         self._validators: dict[tuple[str, str], Any] = {}
 
     def operation(self, method: str, path: str) -> str:
-        """The operation that a request is; "" where there is none. Of several the one with the fewest variables."""
+        """Return the operation of a request, or "". Of several, the one with the fewest variables."""
         found = [name for verb, name, route in self._routes if verb == method and route.fullmatch(path)]
         return min(found, key=lambda name: name.count("{"), default="")
 
     def problems(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> list[str]:
-        """What of a request is not described. `path` as it was sent, below the API's address."""
+        """Return which parts of a request are not described. `path` is as it was sent, below the API's address."""
         name = self.operation(method, path)
         if not name:
             return [f"{method} {path} is not described"]
@@ -58,7 +58,7 @@ class Description:
         return found
 
     def validator(self, name: str, *place: str) -> Any:
-        """Of the schema at a place of an operation; of a request nothing may be unknown."""
+        """Return a validator for the schema at a place in an operation. A request may have nothing unknown."""
         key = name, "/".join(place)
         if key not in self._validators:
             schema: Any = self.operations[name]
@@ -70,7 +70,7 @@ class Description:
 
 
 def strict(schema: Any) -> Any:
-    """The schema; where it names properties, no others are allowed."""
+    """Return the schema, but without unknown properties if it names any."""
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):
@@ -84,5 +84,5 @@ def strict(schema: Any) -> Any:
 
 @cache
 def described(forge: str) -> Description:
-    """Each file is read once."""
+    """Return the description of a forge. Each file is read once."""
     return Description(forge)

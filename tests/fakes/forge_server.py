@@ -1,7 +1,7 @@
-"""What the fake forges share: an HTTP server with branches and pull requests, faults on demand, and a strict ear.
+"""The base of the fake forges: an HTTP server with branches and pull requests, faults on demand, and strict checks.
 
-A fake answers as its forge's documentation says, and notes in `wrong` whatever that documentation does not allow. Each
-request is also held against the forge's own description (`fakes.description`).
+A fake answers according to its forge's documentation. Anything that the documentation does not allow is noted in
+`wrong`. Each request is also compared with the forge's own description (`fakes.description`).
 """
 
 import json
@@ -17,13 +17,13 @@ from fakes.description import described
 
 
 class Request(NamedTuple):
-    """One request, read."""
+    """One parsed request."""
 
     method: str
     path: str  # decoded, without the query
     query: dict[str, list[str]]
     headers: dict[str, str]  # names in lower case
-    body: Any  # JSON; None where there is none
+    body: Any  # JSON; None if there is none
     target: str = ""  # as it was sent: path and query
 
     def one(self, name: str, default: str = "") -> str:
@@ -54,7 +54,7 @@ class Pull:
     labels: list[str] = field(default_factory=list)
     version: int = 0
     merge_commit: str = ""
-    auto: dict[str, Any] | None = None  # what was asked for when all checks pass
+    auto: dict[str, Any] | None = None  # the merge that was requested for when all checks pass
     fork: bool = False  # comes from another repository
 
 
@@ -65,19 +65,19 @@ class Note:
     number: int
     request: int
     body: str
-    author: str = "image-bot"  # whose token ours is
+    author: str = "image-bot"  # the owner of our token
 
 
 @dataclass
 class Shown:
-    """One deployment, and the states that it was given."""
+    """One deployment, and the states that it got."""
 
     number: int
     environment: str
     commit: str
     states: list[str]
-    links: list[str] = field(default_factory=list)  # to the environment
-    ours: bool = True  # not made by a job of the CI system
+    links: list[str] = field(default_factory=list)  # links to the environment
+    ours: bool = True  # whether we made it, not a job of the CI system
 
 
 @dataclass
@@ -95,9 +95,9 @@ class ForgeServer(ThreadingHTTPServer):
 
     daemon_threads = True
     login = "Bearer good-token"
-    forge, api = "", ""  # whose description requests are held against, and the beginning of the paths that it is for
-    aside: tuple[str, ...] = ()  # the beginnings of paths that it leaves out
-    excused: tuple[str, ...] = ()  # what it lacks, and the forge is known to take
+    forge, api = "", ""  # the forge whose description is used, and the beginning of the described paths
+    aside: tuple[str, ...] = ()  # the beginnings of paths that are not described
+    excused: tuple[str, ...] = ()  # what the description lacks, although the forge accepts it
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -106,15 +106,15 @@ class ForgeServer(ThreadingHTTPServer):
         self.pulls: list[Pull] = []
         self.notes: list[Note] = []
         self.deployments: list[Shown] = []
-        self.statuses: list[tuple[str, str, str]] = []  # of commits: which, context, state
-        self.commits: set[str] = set()  # of builds
-        self.people: dict[str, str] = {"ann": "", "bob": ""}  # name → id, as the forge has it
+        self.statuses: list[tuple[str, str, str]] = []  # of commits: commit, context, state
+        self.commits: set[str] = set()  # commits of builds
+        self.people: dict[str, str] = {"ann": "", "bob": ""}  # name → the forge's id
         self.faults: list[Fault] = []
         self.seen: list[Request] = []
         self.wrong: list[str] = []
         self.sent = 0  # bytes of all answers
         self.connections = 0
-        self.before: Callable[[Request], None] = lambda _request: None  # what others do just then
+        self.before: Callable[[Request], None] = lambda _request: None  # what others do at that moment
 
     def get_request(self) -> Any:
         self.connections += 1
@@ -130,7 +130,7 @@ class ForgeServer(ThreadingHTTPServer):
 
     @property
     def writes(self) -> list[str]:
-        """Method and path of what changed, or tried to change, something."""
+        """The method and path of each request that changed something, or tried to."""
         return [f"{one.method} {one.path}" for one in self.seen if one.method != "GET"]
 
     def fail(self, reply: Reply, method: str = "", end: str = "", times: int = 1) -> None:
@@ -145,13 +145,13 @@ class ForgeServer(ThreadingHTTPServer):
         return pull
 
     def deploy(self, environment: str, commit: str, *states: str, ours: bool = True) -> Shown:
-        """A deployment."""
+        """Add a deployment."""
         found = Shown(7_000 + len(self.deployments), environment, commit, list(states), ours=ours)
         self.deployments.append(found)
         return found
 
     def say(self, request: int, body: str, author: str = "image-bot") -> Note:
-        """A comment on a request."""
+        """Add a comment to a request."""
         note = Note(9_000_000_000 + len(self.notes), request, body, author)
         self.notes.append(note)
         return note
@@ -172,7 +172,7 @@ class ForgeServer(ThreadingHTTPServer):
         pull.version += 1
 
     def require(self, true: object, what: str) -> None:
-        """Note that a request is not as documented."""
+        """Note a request that violates the documentation."""
         if not true:
             self.wrong.append(what)
 
@@ -192,7 +192,7 @@ class ForgeServer(ThreadingHTTPServer):
             return self.answer(request)
 
     def _described(self, request: Request) -> None:
-        """Note what the forge does not describe of a request."""
+        """Note which parts of a request the forge does not describe."""
         path = request.target.partition("?")[0]
         if not self.forge or not path.startswith(self.api):
             return
@@ -202,18 +202,18 @@ class ForgeServer(ThreadingHTTPServer):
             self.wrong += [one for one in found if not one.endswith(self.excused or "-")]
 
     def answer(self, request: Request) -> Reply:
-        """What the forge does. `lock` is held."""
+        """Answer like the forge. `lock` is held."""
         raise NotImplementedError
 
     def refusal(self, kind: str) -> Reply:
-        """How the forge says no: "unauthorized", "forbidden", "limited", "invalid", "down"."""
+        """Return a refusal of the forge: "unauthorized", "forbidden", "limited", "invalid", "down"."""
         raise NotImplementedError
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: ForgeServer
     protocol_version = "HTTP/1.1"
-    wbufsize = 65536  # an answer in one packet: two wait for each other
+    wbufsize = 65536  # sends an answer in one packet, because two would wait for each other
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
@@ -253,7 +253,7 @@ Server = TypeVar("Server", bound=ForgeServer)
 
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
-    """The server runs until the block ends; then nothing that it heard may have been wrong."""
+    """Run the server during the block. At its end, fail for any wrong request."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

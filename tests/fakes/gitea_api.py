@@ -1,7 +1,7 @@
-"""Gitea's API v1, as far as pull requests go. Compared with a real Gitea 1.26.0 on 2026-11-22.
+"""Gitea's API v1, as far as pull requests need it. Compared with a real Gitea 1.26.0 on 2026-11-22.
 
-tests/data/recorded/gitea-1.26 holds what the real one said; tests/forges/test_gitea_recorded.py puts this one into the
-same situations. Two things are from Gitea's source alone: the timeline, and that DELETE takes auto-merge back.
+tests/data/recorded/gitea-1.26 has the answers of the real one, and tests/forges/test_gitea_recorded.py puts this one
+into the same situations. Two things are only from Gitea's source: the timeline, and that DELETE cancels an auto-merge.
 """
 
 import base64
@@ -27,7 +27,7 @@ class Gitea(ForgeServer):
     login = "token good-token"
     forge, api = "gitea", "/api/v1"
     aside = ("/version",)
-    excused = ("('Do' was unexpected)",)  # described as `do` since 1.26, and as `Do` before; 1.26 takes both
+    excused = ("('Do' was unexpected)",)  # described as `do` since 1.26, and as `Do` before; 1.26 accepts both
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,19 +35,19 @@ class Gitea(ForgeServer):
         self.assigned: dict[int, list[str]] = {}
         self.teams: dict[int, list[str]] = {}
         self.known_teams = {"deployers", "ops"}
-        self.tips: dict[int, str] = {}  # of the requests' branches, as long as they were there
+        self.tips: dict[int, str] = {}  # the last tips of the requests' branches
         self.known_labels: dict[int, str] = {1: "deploy"}
         self.organization_labels: dict[int, str] = {90: "automatic"}
         self.passwords: dict[str, str] = {}  # of users, for Basic
         self.old_names: set[str] = set()  # names that the repository had before
         self.sign_in_required = self.prohibited = False
-        # Whose token it is, what the token may do, and what its user may do in the repository.
+        # The owner of the token, what the token may do, and what its user may do in the repository.
         self.user, self.scopes, self.role = "ci", ["write:issue", "write:repository", "read:user"], "write"
         self.private = self.public_only = self.archived = self.without_pulls = False
-        self.merging: set[int] = set()  # what is merged after it was looked at once more
-        self.most = 50  # rows of a page
+        self.merging: set[int] = set()  # requests that are merged after one more look
+        self.most = 50  # rows on a page
         self.checks = "pending"  # "pending", "none", "forbidden"
-        self.looks = 0  # how often it still looks for conflicts
+        self.looks = 0  # how many more times it checks for conflicts
         self.conflicts = self.signs_not = self.fork_gone = False
         self.settings = {
             "allow_merge_commits": True, "allow_squash_merge": True, "allow_rebase": True,
@@ -72,7 +72,7 @@ class Gitea(ForgeServer):
         return super().serve(request)
 
     def _known(self, request: Request) -> bool:
-        """A token; or a name with a password, or with a token as the password, whatever the name is."""
+        """Tell whether the login is known: a token, a name with a password, or any name with a token."""
         given = request.headers.get("authorization", "")
         if not given.startswith("Basic "):
             return given == self.login
@@ -112,7 +112,7 @@ class Gitea(ForgeServer):
         return NOT_FOUND
 
     def _out_of_scope(self, method: str, path: str) -> Reply | None:
-        """What a token says that may not do this. Issues and labels have a scope of their own, requests have not."""
+        """Refuse what the token may not do. Issues and labels have their own scope, but requests do not."""
         of_issues = "/issues/" in path or path.endswith("/labels")
         kind = (
             "organization"
@@ -130,7 +130,7 @@ class Gitea(ForgeServer):
         return _error(403, "token scope is limited to public repos") if self.public_only and self.private else None
 
     def _close_without_branch(self) -> None:
-        """Deleting the branch of an open request closes it, in the name of who deleted it; the timeline has both."""
+        """Close an open request whose branch was deleted, in the name of the person. The timeline has both."""
         for pull in self.pulls:
             tip = self.branches.get(pull.head)
             if tip:
@@ -142,7 +142,7 @@ class Gitea(ForgeServer):
                 pull.state = "closed"
 
     def happened(self, pull: Pull, *kinds: str, user: str = "person", later: int = 60) -> None:
-        """On a request's timeline, all at once."""
+        """Add events to a request's timeline, all at once."""
         self.now += timedelta(seconds=later)
         at = self.now.isoformat().replace("+00:00", "Z")
         events = self.events.setdefault(pull.number, [])
@@ -179,7 +179,7 @@ class Gitea(ForgeServer):
         return self._page(request, found)
 
     def _by_ends(self, _request: Request, base: str, head: str) -> Reply:
-        """Of several the oldest, whatever its state."""
+        """Return the oldest request for these branches, in any state."""
         found = [one for one in self.pulls if (one.base, one.head, one.fork) == (base, head, False)]
         return Reply(200, self.shown(found[0])) if found else NOT_FOUND
 
@@ -225,7 +225,7 @@ class Gitea(ForgeServer):
         return Reply(201, self.shown(pull))
 
     def _labels(self, request: Request) -> Reply:
-        """One is made although there is one of that name."""
+        """Answer about labels. A second one with the same name is possible."""
         if request.method == "GET":
             return self._page(request, _labels(self.known_labels))
         self.require(re.fullmatch("#[0-9a-f]{6}", request.body["color"]), "POST labels: color")
@@ -235,7 +235,7 @@ class Gitea(ForgeServer):
         return Reply(201, _labels(self.known_labels)[-1])
 
     def _set_labels(self, request: Request, number: str) -> Reply:
-        """By numbers or by names; what is not known is passed over, and names in other letters are not."""
+        """Set labels by numbers or by names. Unknown ones are ignored, and the case of names matters."""
         if (pull := self.pull(number)) is None:
             return NOT_FOUND
         if self.role != "write":
@@ -255,7 +255,7 @@ class Gitea(ForgeServer):
         return Reply(200, [one for one in self.events.get(int(number), []) if one["created_at"] >= since])
 
     def _comments(self, request: Request, number: str) -> Reply:
-        """All at once, the oldest first."""
+        """Answer with all comments at once, the oldest first."""
         if (pull := self.pull(number)) is None:
             return NOT_FOUND
         if request.method == "POST":
@@ -281,7 +281,7 @@ class Gitea(ForgeServer):
         return self._page(request, asked + [_review(team=name) for name in self.teams.get(pull.number, [])])
 
     def _ask_reviewers(self, request: Request, number: str) -> Reply:
-        """All or nobody; who was asked already is not in the answer."""
+        """Request all reviewers or none. Those who were already asked are not in the answer."""
         pull = self.pull(number)
         assert pull is not None
         people, teams = request.body.get("reviewers", []), request.body.get("team_reviewers", [])
@@ -302,7 +302,10 @@ class Gitea(ForgeServer):
         return Reply(201, [*(_review(name) for name in new), *(_review(team=name) for name in new_teams)])
 
     def _merge(self, request: Request, number: str) -> Reply:
-        """What is scheduled is for no commit; a way to merge that is off, and a missing approval, are accepted."""
+        """Merge, or schedule a merge, which is not for one commit.
+
+        A disabled merge style and a missing approval are accepted.
+        """
         pull = self.pull(number)
         assert pull is not None
         if request.method == "DELETE":
@@ -348,7 +351,7 @@ class Gitea(ForgeServer):
         }  # fmt: skip
 
     def shown(self, pull: Pull, *, brief: bool = False) -> dict[str, Any]:
-        """A pull request as the API shows it; in a list, empty lists are null."""
+        """Return a pull request in the form of the API. In a list, empty lists are null."""
         there = not self.fork_gone if pull.fork else pull.head in self.branches
         none: list[Any] | None = None if brief else []
         ours = (-1 if self.fork_gone else FORK) if pull.fork else NUMBER
@@ -415,7 +418,7 @@ def _draft(pull: Pull) -> bool:
 
 
 def _cut(title: str) -> str:
-    """A title that is too long is no error: it is cut to 255 columns, of which a wide letter takes two."""
+    """Cut a title to 255 columns, of which a wide letter takes two. A longer title is no error."""
     if sum(map(_columns, title)) <= 255:
         return title
     kept = ""
@@ -442,6 +445,6 @@ def _labels(names: dict[int, str]) -> list[dict[str, Any]]:
 
 
 def _review(user: str = "", team: str = "") -> dict[str, Any]:
-    """A review that was asked for and is not given yet."""
+    """Return a review that was requested but not given yet."""
     who = {"user": {"login": user} if user else None, "team": {"name": team} if team else None}
     return {**who, "state": "REQUEST_REVIEW"}

@@ -1,8 +1,7 @@
-"""GitHub's REST API, as far as pull requests go, and the two mutations of auto-merge.
+"""GitHub's REST API, as far as pull requests need it, and the two mutations for auto-merge.
 
-Every request, and every answer given, is held against GitHub's own description (tests/data/forges/github.json;
-compared on 2026-11-22). What that does not say (the words of a refusal, what GraphQL answers) is as docs.github.com
-and GitHub itself say it.
+Every request and every answer is compared with GitHub's own description (tests/data/forges/github.json, compared on
+2026-11-22). The rest (the words of a refusal, GraphQL's answers) is from docs.github.com and from GitHub itself.
 """
 
 from copy import deepcopy
@@ -23,7 +22,7 @@ class GitHub(ForgeServer):
     """One repository on a GitHub Enterprise Server."""
 
     forge, api = "github", "/api/v3"
-    aside = ("/repositories/", "/meta")  # where a repository is that was renamed; what a probe asks
+    aside = ("/repositories/", "/meta")  # the place of a renamed repository; the request of a probe
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,9 +33,9 @@ class GitHub(ForgeServer):
         self.settings = {"allow_merge_commit": True, "allow_squash_merge": True, "allow_rebase_merge": True}
         self.drafts = True
         self.auto_merge = "waiting"  # "waiting", "clean", "not allowed"
-        self.queue = False  # the branch takes changes by its merge queue only
+        self.queue = False  # whether the branch accepts changes only through its merge queue
         self.conflicts = False
-        self.old_names: set[str] = set()  # names that the repository had before, with the owner's
+        self.old_names: set[str] = set()  # earlier names of the repository, with the owner
 
     def answer(self, request: Request) -> Reply:
         if request.path == "/api/graphql":
@@ -136,7 +135,7 @@ class GitHub(ForgeServer):
         return Reply(200, [_label(one) for one in pull.labels])
 
     def _assignees(self, request: Request, pull: Pull) -> Reply:
-        """Whom it does not know it passes over."""
+        """Add assignees. Unknown ones are ignored."""
         self.assigned.setdefault(pull.number, []).extend(one for one in request.body["assignees"] if one in self.people)
         issue = {"number": pull.number, "assignees": [_user(one) for one in self.assigned[pull.number]]}
         return Reply(201, {**_issue(), **issue})
@@ -157,7 +156,10 @@ class GitHub(ForgeServer):
         return Reply(200, [{**review, "user": _user(one)} for one in self.reviewed.get(pull.number, [])])
 
     def _deployments(self, request: Request, rest: list[str]) -> Reply:
-        """Without `required_contexts: []` and `auto_merge: false` others decide whether there is one (409, 202)."""
+        """Make a deployment.
+
+        Without `required_contexts: []` and `auto_merge: false`, others decide about it (409, 202).
+        """
         if request.method == "GET":
             found = [
                 one for one in reversed(self.deployments)
@@ -195,7 +197,7 @@ class GitHub(ForgeServer):
         return shown | {"id": note.number, "body": note.body, "html_url": page, "user": _user(note.author)}
 
     def _found_comments(self, body: dict[str, Any]) -> Reply:
-        """A page of comments: the newest come last."""
+        """Return a page of comments, the newest last."""
         given = body["variables"]
         self.require(set(given) == {"owner", "name", "number", "before"}, f"GraphQL: {set(given)}")
         self.require(
@@ -255,7 +257,7 @@ class GitHub(ForgeServer):
         }[kind]
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """A pull request as the API shows it, filled up from GitHub's own example."""
+        """Return a pull request in the form of the API, completed from GitHub's own example."""
         shown: dict[str, Any] = deepcopy(described("github").examples["pull"])
         fork = {"full_name": "somebody/deploy", "name": REPO} if pull.fork else {"full_name": NAME, "name": REPO}
         shown["head"].update(
@@ -276,7 +278,7 @@ class GitHub(ForgeServer):
             "merged": merged,
             "merged_at": "2026-11-21T06:00:00Z" if merged else None,
             "closed_at": None if pull.state == "open" else "2026-11-21T06:00:00Z",
-            "merge_commit_sha": pull.merge_commit or "f" * 40,  # of an open one: a trial merge
+            "merge_commit_sha": pull.merge_commit or "f" * 40,  # for an open one, a trial merge
             "mergeable": None if pull.state != "open" else not self.conflicts,
             "labels": [_label(one) for one in pull.labels],
             "assignees": [_user(one) for one in self.assigned.get(pull.number, [])],
@@ -331,5 +333,5 @@ def _auto() -> dict[str, Any]:
 
 @cache
 def _issue() -> dict[str, Any]:
-    """An issue that says as little as the description allows."""
+    """Return an issue with as little content as the description allows."""
     return dict(described("github").examples["issue"])

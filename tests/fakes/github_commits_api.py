@@ -1,7 +1,7 @@
 """GitHub's API for commits, on a real bare repository: branches by REST, `createCommitOnBranch` and `updateRefs`.
 
-Mutations are validated against GitHub's own schema (tests/data/forges/github.graphql; compared on 2026-11-22), requests
-for branches against its description. A stale head is refused in the words that GitHub was seen to use (2025-11).
+Mutations are checked against GitHub's own schema (tests/data/forges/github.graphql, compared on 2026-11-22), and
+requests for branches against its description. A stale head is refused with the words that GitHub used in 2025-11.
 """
 
 import os
@@ -29,12 +29,12 @@ STALE = 'Expected branch to point to "{}" but it did not.  Pull and try again.'
 
 
 class CommittingGitHub(GitHub):
-    """The repository in a folder; commits are made with git's plumbing, as somebody else than the run."""
+    """The repository is in a folder. Commits are made with git's plumbing, by another author than the run."""
 
     def __init__(self, repo: Path) -> None:
         super().__init__()
         self.repo = repo
-        self.refuses = ""  # the words with which it refuses every commit, for the branch's rules
+        self.refuses = ""  # the message with which it refuses every commit because of the branch's rules
         self.refuses_moves = ""  # the same for moved branches
 
     def serve(self, request: Request) -> Reply:
@@ -129,12 +129,12 @@ class CommittingGitHub(GitHub):
 
 @cache
 def schema() -> GraphQLSchema:
-    """What GitHub describes of its mutations, as far as it is used."""
+    """Return GitHub's description of those mutations that are used."""
     return build_schema((FOLDER / "github.graphql").read_text(), assume_valid=True)
 
 
 def invalid(query: str, variables: Mapping[str, Any]) -> str:
-    """What GitHub does not describe of a query or of its variables; "" if that is nothing."""
+    """Return what is not described in a query or its variables, or ""."""
     document = parse(query)
     errors = [error.message for error in validate(schema(), document)]
     (operation,) = document.definitions

@@ -1,8 +1,8 @@
-"""GitLab's REST API v4, as far as merge requests go.
+"""GitLab's REST API v4, as far as merge requests need it.
 
-Requests: as GitLab's own client for Go makes them (tests/data/forges/gitlab.json; compared on 2026-11-22). Shapes and
-refusals: docs.gitlab.com/api/merge_requests, /api/branches, /api/users, /api/rest; recorded from GitLab 17. What
-follows a push is as GitLab's source has it.
+Requests are like those of GitLab's own client for Go (tests/data/forges/gitlab.json, compared on 2026-11-22). Shapes
+and refusals are from docs.gitlab.com/api/merge_requests, /api/branches, /api/users, /api/rest, and were recorded from
+GitLab 17. What follows a push is from GitLab's source.
 """
 
 from typing import Any
@@ -28,11 +28,11 @@ class GitLab(ForgeServer):
         self.removes: dict[int, bool] = {}
         self.assigned: dict[int, list[str]] = {}
         self.premium = True
-        self.looks = 0  # how often a request is still "checking"
+        self.looks = 0  # how many more times a request is "checking"
         self.pipeline = "running"  # "running", "none", "forbidden"
         self.conflicts = False
-        self.links: dict[int, str] = {}  # of environments
-        self.old_names: set[str] = set()  # paths that the project had before
+        self.links: dict[int, str] = {}  # links of environments
+        self.old_names: set[str] = set()  # earlier paths of the project
 
     def answer(self, request: Request) -> Reply:
         self._refresh()
@@ -81,7 +81,7 @@ class GitLab(ForgeServer):
         return _error(404, "404 Not found")
 
     def _refresh(self) -> None:
-        """What GitLab does after a push (its RefreshService): it ends an auto-merge, and closes what has no branch."""
+        """Do what GitLab does after a push (RefreshService): end an auto-merge, and close requests without a branch."""
         for pull in self.open:
             if pull.auto and self.branches.get(pull.head) != pull.auto["sha"]:
                 pull.auto = None
@@ -102,7 +102,7 @@ class GitLab(ForgeServer):
         return Reply(200, [self.shown(one) for one in found[: int(request.one("per_page", "20"))]])
 
     def _deployments(self, request: Request, kind: str, number: str = "") -> Reply:
-        """A deployment of a job, which has a `deployable`, is changed by that job only."""
+        """Answer about deployments. One with a `deployable` belongs to a job, and only that job may change it."""
         body = request.body
         if request.method == "GET":
             self.require(request.one("order_by") in ("id", "iid", "created_at", "finished_at", "ref"), "order_by")
@@ -137,7 +137,7 @@ class GitLab(ForgeServer):
         }  # fmt: skip
 
     def _notes(self, request: Request, pull: Pull, rest: list[str]) -> Reply:
-        """Comments, and what GitLab itself notes."""
+        """Answer with comments, and with GitLab's own notes."""
         if request.method == "GET":
             found = [one for one in self.notes if one.request == pull.number]
             self.require(request.one("order_by") == "created_at", f"order_by={request.one('order_by')}")
@@ -209,7 +209,7 @@ class GitLab(ForgeServer):
         }[kind]
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """A merge request as the API shows it."""
+        """Return a merge request in the form of the API."""
         status = "checking" if self.looks else "conflict" if self.conflicts else "mergeable"
         return {
             "id": 1000 + pull.number,

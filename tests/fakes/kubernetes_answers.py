@@ -1,7 +1,7 @@
-"""What a Kubernetes API answers: lists page by page, 410, 403, patches with their tests, Argo CD's own schema.
+"""The answers of a Kubernetes API: lists page by page, 410, 403, patches with their tests, Argo CD's own schema.
 
 Compared with the recorded answers of Kubernetes 1.36 on 2026-11-22 (tests/kubernetes/test_kubernetes_recorded.py), and
-with Kubernetes 1.37.2 whenever `make test-real` is run (tests/real/test_kubernetes_stand_in.py).
+with Kubernetes 1.37.2 in every `make test-real` (tests/real/test_kubernetes_stand_in.py).
 """
 
 import base64
@@ -59,7 +59,7 @@ def _admit(api: KubernetesApi, asked: Asked) -> None:
 
 
 def _details(asked: Asked, kind: str = "") -> Object:
-    """Which object, or which kind; empty parts are left out."""
+    """Return the details about an object, or about a kind, without empty parts."""
     group, _, plural = asked.resource.partition("/")
     found = {"name": asked.name, "group": group, "kind": kind or plural}
     return {key: value for key, value in found.items() if value}
@@ -70,7 +70,7 @@ def _quoted(name: str) -> str:
 
 
 def _place(path: str) -> tuple[str, str, str]:
-    """(group/plural, namespace, name)."""
+    """Return (group/plural, namespace, name)."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     namespace = ""
@@ -135,7 +135,7 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
 
 
 def _token(version: int, start: tuple[str, str]) -> str:
-    """As Kubernetes makes it: where to go on, in base64 without padding."""
+    """Return a token as from Kubernetes: where to continue, in base64 without padding."""
     said = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{'/'.join(start)}\0"}
     return base64.urlsafe_b64encode(json.dumps(said, separators=(",", ":")).encode()).decode().rstrip("=")
 
@@ -149,7 +149,7 @@ def _continued(api: KubernetesApi, token: str) -> tuple[tuple[str, str], int]:
     except ValueError:
         why = "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
         raise Status(400, "BadRequest", why) from None
-    if version == -1:  # of a 410: what there is now
+    if version == -1:  # from a 410: show the present state
         return (namespace, name), api.version
     if version <= api.compacted:
         raise Status(
@@ -210,7 +210,7 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
     if kind == "application/json-patch+json":
         try:
             operate(made, change)
-        except Unprocessable:  # a test that fails and a path that is not there: nothing in the answer says which
+        except Unprocessable:  # a failed test or a missing path; the answer does not say which
             said = "the server rejected our request due to an error in our request"
             raise Status(422, "Invalid", said, details={}) from None
     elif kind == "application/merge-patch+json":
@@ -237,7 +237,7 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
 
 
 def _cause(field: str, wanted: str, there: str) -> Object:
-    """One thing that the schema of the custom resource finds wrong."""
+    """Return one mistake according to the schema of the custom resource."""
     if not wanted:
         return {"reason": "FieldValueRequired", "message": "Required value", "field": field}
     message = f'Invalid value: "{there}": {field} in body must be of type {wanted}: "{there}"'

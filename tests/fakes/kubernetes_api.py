@@ -1,6 +1,6 @@
-"""A Kubernetes API in this process that behaves as a real one did when it was tried (paging, 410, 403, gzip, as=…).
+"""A Kubernetes API in this process. It behaves like a real one did when it was tried (paging, 410, 403, gzip, as=…).
 
-Access is decided by RBAC manifests, written Applications are checked against Argo CD's own schema where it is at hand.
+RBAC manifests decide about access. Written Applications are checked against Argo CD's own schema, if that is available.
 """
 
 import gzip
@@ -34,14 +34,14 @@ __all__ = [
     "APPLICATIONS", "CONFIG_MAPS", "EVENTS", "PODS", "SECRETS", "UPDATERS", "Asked", "Fault", "KubernetesApi",
     "application", "running",
 ]  # fmt: skip
-GZIP_FROM = 128 * 1024  # bytes, as the API server has it
+GZIP_FROM = 128 * 1024  # bytes, like the API server
 
 
 @contextmanager
 def running(
     api: KubernetesApi | None = None, wrap: Callable[[Any], Any] = lambda sock: sock
 ) -> Iterator[KubernetesApi]:
-    """The API behind an address; `wrap` puts TLS around its socket."""
+    """Run the API at an address during the block. `wrap` puts TLS around its socket."""
     found = api or KubernetesApi()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(found))
     server.daemon_threads = True
@@ -78,7 +78,7 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
             size = int(self.headers.get("Content-Length") or 0)
             content = self.rfile.read(size) if size else b""
             path, _, query = self.path.partition("?")
-            path = re.sub(r"^http://[^/]*", "", path)  # as a proxy is asked
+            path = re.sub(r"^http://[^/]*", "", path)  # the form of requests to a proxy
             fault = next((one for one in api.faults if one.path in path), None)
             if fault:
                 fault.times -= 1
@@ -123,7 +123,7 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
 
 
 def _break(handler: Any, fault: Fault) -> None:
-    """Something goes wrong."""
+    """Let something go wrong."""
     write = handler.wfile.write
     if fault.how == "html":
         handler.send(200, b"<html>Please log in</html>", "text/html; charset=utf-8")

@@ -1,4 +1,4 @@
-"""What a Kubernetes API decides: who may do what, and what a patch makes of an object."""
+"""The decisions of a Kubernetes API: who may do what, and what a patch makes of an object."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,11 +7,11 @@ Object = dict[str, Any]
 
 
 class Unprocessable(Exception):
-    """A JSON patch that does not apply, in the words of the library that the API server uses."""
+    """A JSON patch that does not apply, with the messages of the library that the API server uses."""
 
 
 def granted(manifests: Iterable[Object], user: str, verb: str, resource: str, namespace: str, name: str) -> bool:
-    """Whether RBAC manifests let a user do that."""
+    """Tell whether RBAC manifests let a user do that."""
     documents = list(manifests)
     roles = [
         _role(documents, binding)
@@ -32,7 +32,7 @@ def granted(manifests: Iterable[Object], user: str, verb: str, resource: str, na
 
 
 def _role(documents: Iterable[Object], binding: Object) -> Object:
-    """What a binding refers to: a Role of its own namespace, or a ClusterRole."""
+    """Return the role of a binding: a Role in its own namespace, or a ClusterRole."""
     wanted = (binding["roleRef"]["kind"], binding["roleRef"]["name"])
     same = [one for one in documents if (one["kind"], one["metadata"]["name"]) == wanted]
     return next((one for one in same if one["kind"] == "ClusterRole" or _home(one) == _home(binding)), {})
@@ -43,7 +43,7 @@ def _home(document: Object) -> str:
 
 
 def merged(old: Any, change: Any) -> Any:
-    """RFC 7386."""
+    """Apply a merge patch as in RFC 7386."""
     if not isinstance(change, dict):
         return change
     done = dict(old) if isinstance(old, dict) else {}
@@ -56,13 +56,13 @@ def merged(old: Any, change: Any) -> Any:
 
 
 def operate(document: Any, operations: Iterable[Object]) -> None:
-    """A JSON patch, in place."""
+    """Apply a JSON patch, in place."""
     for one in operations:
         _operate(document, one)
 
 
 def _operate(document: Any, operation: Object) -> None:
-    """One operation of RFC 6902, with the words of the library that the API server uses."""
+    """Apply one operation of RFC 6902, with the messages of the library that the API server uses."""
     path = operation["path"]
     parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
     at: Any = document
@@ -79,7 +79,7 @@ def _operate(document: Any, operation: Object) -> None:
         elif operation["op"] == "remove":
             del at[last]
         elif operation["op"] == "replace":
-            at[last] = (at[last], operation["value"])[1]  # it has to be there
+            at[last] = (at[last], operation["value"])[1]  # it must exist
         elif isinstance(at, list):
             at.insert(last, operation["value"])
         else:

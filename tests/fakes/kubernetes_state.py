@@ -1,4 +1,4 @@
-"""The state of a Kubernetes API in this process: what there is, who may do what, and what was asked of it."""
+"""The state of a Kubernetes API in this process: its objects, who may do what, and its requests."""
 
 import copy
 import threading
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as RBAC sees it."""
+    """One request, from the view of RBAC."""
 
     user: str
     verb: str
@@ -32,14 +32,14 @@ class Asked:
     name: str
     query: Mapping[str, str]
     accept: str
-    sent: int  # bytes that the answer took
+    sent: int  # bytes of the answer
     allowed: bool
     content: Any
 
 
 @dataclass
 class Fault:
-    """What happens to the next `times` requests whose path holds `path`."""
+    """What happens to the next `times` requests with `path` in their path."""
 
     status: int = 0  # 0: see `how`
     how: str = ""  # "reset", "half", "drip", "drip-head", "html", "huge", "text"
@@ -50,7 +50,7 @@ class Fault:
 
 @dataclass
 class KubernetesApi:
-    """The state of the cluster, and what was asked of it."""
+    """The state of the cluster, and the requests to it."""
 
     tokens: dict[str, str] = field(default_factory=lambda: {"admin-token": ADMIN})
     rules: list[Object] = field(default_factory=list)  # RBAC manifests
@@ -60,16 +60,16 @@ class KubernetesApi:
     knows_metadata: bool = True
     compresses: bool = True
     compacted: int = 0  # continue tokens of this and earlier versions are too old
-    own_continue: bool = True  # whether 410 holds a token that goes on
+    own_continue: bool = True  # whether a 410 has a token with which to continue
     version: int = 100
-    starting: bool = False  # the API server has just started, and its storage is not ready
+    starting: bool = False  # whether the API server has just started, and its storage is not ready
     url: str = ""
-    now: str = "2026-11-21T06:17:01Z"  # when things are made
-    before: Callable[[Asked], None] = lambda _asked: None  # something else that happens meanwhile
+    now: str = "2026-11-21T06:17:01Z"  # the time at which objects are made
+    before: Callable[[Asked], None] = lambda _asked: None  # something else that happens at that moment
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def add(self, resource: str, *items: Object) -> None:
-        """Objects that are there."""
+        """Add objects."""
         for item in items:
             self.version += 1
             made = copy.deepcopy(item)
@@ -79,18 +79,18 @@ class KubernetesApi:
             made["metadata"].setdefault("creationTimestamp", self.now)
             made["metadata"]["resourceVersion"] = str(self.version)
             for one in (made.get("status") or {}).get("resources") or ():
-                one.pop("health", None)  # Argo CD writes none since 3.0; its own API adds it
+                one.pop("health", None)  # Argo CD does not write it since 3.0, and its own API adds it
             self.objects[resource][made["metadata"]["namespace"], made["metadata"]["name"]] = made
 
     def forget(self, resource: str) -> None:
-        """The kind is not installed."""
+        """Remove the kind, as if it were not installed."""
         del self.objects[resource]
 
     def of(self, resource: str, name: str, namespace: str = "argocd") -> Any:
         return self.objects[resource][namespace, name]
 
     def requests(self) -> list[str]:
-        """Verb, resource and place of every request."""
+        """The verb, resource and place of every request."""
         return [
             f"{one.verb} {one.resource.partition('/')[2]} {one.namespace or '*'}{f'/{one.name}' if one.name else ''}"
             for one in self.asked
@@ -105,13 +105,13 @@ class KubernetesApi:
 
 
 class Status(Exception):
-    """An answer that is no success."""
+    """An answer that is not a success."""
 
     def __init__(self, code: int, reason: str, message: str, **more: Any) -> None:
         super().__init__(message)
         self.code = code
         token, self.headers = more.pop("token", ""), more.pop("headers", {})
-        text = more.pop("text", "")  # of what says no Status
+        text = more.pop("text", "")  # for an answer without a Status
         self.body = text or {
             "kind": "Status", "apiVersion": "v1", "metadata": {"continue": token} if token else {}, "status": "Failure",
             "message": message, "reason": reason, "code": code, **more,
@@ -119,7 +119,7 @@ class Status(Exception):
 
 
 def application(name: str, namespace: str = "argocd", images: str = "", padding: int = 0, **more: Any) -> Object:
-    """An Application with annotations for these images, as large as wanted."""
+    """Return an Application with annotations for these images, padded to a size."""
     annotations = {"argocd-image-updater.argoproj.io/image-list": images} if images else {}
     history = [
         {"revision": f"{n:040x}", "deployedAt": "2026-01-01T00:00:00Z", "id": n, "source": {"repoURL": "https://x"}}

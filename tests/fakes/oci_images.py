@@ -1,4 +1,4 @@
-"""Images made of a few bytes: as content to serve, as an OCI layout, or pushed to a registry. No network."""
+"""Images of a few bytes: as content to serve, as an OCI layout, or pushed to a registry. Without a network."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ LAYERS = {OCI: "application/vnd.oci.image.layer.v1.tar", DOCKER: "application/vn
 
 
 class Content(NamedTuple):
-    """What a registry keeps of one image: blobs, manifests (parts first), and the digest of the whole."""
+    """What a registry has for one image: blobs, manifests (parts first), and the digest of the whole."""
 
     blobs: dict[str, bytes]
     manifests: dict[str, tuple[str, bytes]]
@@ -30,12 +30,12 @@ class Content(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the manifest of the whole."""
+        """The size of the top manifest in bytes."""
         return len(self.manifests[self.digest][1])
 
 
 def digest_of(body: bytes) -> str:
-    """The digest of these bytes."""
+    """Return the digest of these bytes."""
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
@@ -46,7 +46,7 @@ def image(
     kind: str = OCI,
     seed: str = "",
 ) -> Content:
-    """An image for one platform; `seed` tells two apart that are otherwise equal."""
+    """Return an image for one platform. `seed` distinguishes images that are otherwise equal."""
     os, arch, variant = (*platform.split("/"), "", "")[:3]
     layer = f"layer {platform} {seed}".encode()
     config: dict[str, Any] = {
@@ -68,7 +68,7 @@ def image(
 
 
 def attestation(subject: Content) -> tuple[Content, dict[str, Any]]:
-    """What BuildKit adds to an index for each image, and how it says so there."""
+    """Return an attestation that BuildKit adds to an index for an image, and its entry there."""
     made = image("unknown/unknown", None, seed=f"attestation of {subject.digest}")
     notes = {"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": subject.digest}
     return made, {"platform": {"os": "unknown", "architecture": "unknown"}, "annotations": notes}
@@ -77,7 +77,7 @@ def attestation(subject: Content) -> tuple[Content, dict[str, Any]]:
 def index(
     images: Sequence[Content], *, kind: str = OCI, attested: bool = False, extra: Sequence[tuple[Content, Any]] = ()
 ) -> Content:
-    """An image for several platforms."""
+    """Return an image for several platforms."""
     parts = [(one, {"platform": _platform(one.platform)}) for one in images]
     parts += [attestation(one) for one in images] if attested else []
     parts += extra
@@ -98,13 +98,13 @@ def whole(
     parts: Mapping[str, tuple[str, bytes]] | None = None,
     platform: str = "",
 ) -> Content:
-    """The content whose top is this manifest."""
+    """Return the content with this manifest at its top."""
     body = json.dumps(data).encode()
     return Content(blobs, {**(parts or {}), digest_of(body): (media_type, body)}, digest_of(body), platform)
 
 
 def layout(folder: Path, tags: Mapping[str, Content]) -> Path:
-    """An OCI image layout, as skopeo takes it: `oci:FOLDER:TAG`."""
+    """Write an OCI image layout for skopeo, `oci:FOLDER:TAG`, and return its path."""
     (folder / "blobs/sha256").mkdir(parents=True)
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     entries = []
@@ -120,7 +120,7 @@ def layout(folder: Path, tags: Mapping[str, Content]) -> Path:
 
 
 def push(url: str, repository: str, tag: str, content: Content, **how: Any) -> None:
-    """Put an image into a registry; `how` is what requests takes (auth, headers, verify)."""
+    """Push an image to a registry. `how` are options of requests (auth, headers, verify)."""
     base = f"{url}/v2/{repository}"
     for digest, blob in content.blobs.items():
         started = _sent("POST", f"{base}/blobs/uploads/", b"", how)

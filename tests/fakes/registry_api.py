@@ -1,7 +1,7 @@
-"""A registry in the tests' own process, for what a real one cannot be made to do.
+"""A registry in the tests' own process, for situations that a real one cannot be brought into.
 
-It behaves as the OCI distribution specification and Docker's token documentation say, and as real registries do where
-those are silent: what `Accept` does not name is not found. `faults` break single answers.
+It follows the OCI distribution specification and Docker's token documentation, and real registries where these say
+nothing: a type that is not in `Accept` is not found. `faults` replace single answers.
 """
 
 import base64
@@ -20,7 +20,7 @@ Reply = tuple[int, dict[str, str], bytes]
 
 
 class Seen(NamedTuple):
-    """One request as it came."""
+    """One received request."""
 
     method: str
     path: str
@@ -29,12 +29,12 @@ class Seen(NamedTuple):
 
     @property
     def login(self) -> str:
-        """What logs in; "" for nobody."""
+        """The login; "" without one."""
         return self.headers.get("authorization", "")
 
 
 class RegistryApi(ThreadingHTTPServer):
-    """Everything may be changed while it runs."""
+    """All settings may be changed while it runs."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -45,57 +45,57 @@ class RegistryApi(ThreadingHTTPServer):
         self.tags: dict[str, dict[str, str]] = {}  # repository → tag → digest
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
-        self.challenge = ""  # of whoever has no login: "Basic …", "Bearer …"
+        self.challenge = ""  # for a client without a login: "Basic …", "Bearer …"
         self.users: dict[str, str] = {}
         self.refresh_tokens: set[str] = set()
         self.anonymous = False  # whether everybody gets a token
         self.basic_tokens = True  # whether a token is given for Basic authentication
         self.token_answer: Callable[[str], Any] = lambda token: {"token": token, "expires_in": 300}
         self.tokens: set[str] = set()
-        self.page = 0  # tags in a page; 0 is all
+        self.page = 0  # tags on a page; 0 is all
         self.link = "relative"
         self.referrers_api = True
         self.faults: dict[str, Callable[[Seen], Reply | None]] = {}  # end of a path → another answer
-        self.lies: dict[str, str] = {}  # headers put into every answer; "" takes one away
+        self.lies: dict[str, str] = {}  # headers to put into every answer; "" removes one
         self.seen: list[Seen] = []
         self.busy, self.most_at_once = 0, 0
         self.delay = 0.0
         self.gate = threading.Lock()
 
     def handle_error(self, *_request: object) -> None:
-        """Say nothing: clients of these tests break off."""
+        """Say nothing, because clients in these tests break off."""
 
     @property
     def name(self) -> str:
-        """As image references name it."""
+        """Its name in image references."""
         return f"{self.host}:{self.server_address[1]}"
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its URL."""
         return f"http://{self.name}"
 
     @property
     def asked(self) -> list[str]:
-        """Methods and paths, without queries."""
+        """The methods and paths of all requests, without queries."""
         return [f"{one.method} {one.path.partition('?')[0]}" for one in self.seen]
 
     def put(self, repository: str, tag: str, content: Content) -> str:
-        """Keep an image; its digest."""
+        """Store an image, and return its digest."""
         self.blobs |= content.blobs
         self.manifests |= content.manifests
         self.tags.setdefault(repository, {})[tag] = content.digest
         return content.digest
 
     def ask_for_tokens(self, realm: str = "", **users: str) -> None:
-        """Only for whoever has a token; `realm` is the token server, by default this one."""
+        """Require a token. `realm` is the token server, by default this one."""
         self.users |= users
         self.challenge = f'Bearer realm="{realm or self.url + "/token"}",service="registry.example"'
 
 
 @contextmanager
 def registry_api(host: str = "127.0.0.1") -> Iterator[RegistryApi]:
-    """A registry that has ended when the block ends."""
+    """A registry that runs during the block."""
     with serving(RegistryApi(host)) as server:
         yield server
 
@@ -103,7 +103,7 @@ def registry_api(host: str = "127.0.0.1") -> Iterator[RegistryApi]:
 class _Handler(BaseHTTPRequestHandler):
     server: RegistryApi
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else every answer waits 40 ms for the client's system
+    disable_nagle_algorithm = True  # otherwise every answer waits 40 ms for the client's system
 
     def do_GET(self) -> None:
         self._serve()

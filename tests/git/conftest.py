@@ -1,4 +1,4 @@
-"""What tests of repositories share."""
+"""Fixtures for tests of repositories."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from task.git.repository.remote import Remote
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if no repository were small enough to come with its files."""
+    """Treat every repository as too large to come with its files."""
 
     def without_files(*args: Any, **options: Any) -> Remote:
         return Remote(*args, **{**options, "files": False})

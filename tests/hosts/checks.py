@@ -1,4 +1,4 @@
-"""What tests of manifests share: the documents of a file, and what is in them."""
+"""What all tests of manifests need: the documents in a file, and their content."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import yaml
 
 
 class _Texts(yaml.SafeLoader):
-    """Leaves dates as they are written, as the API server does."""
+    """Leaves dates as they are written, like the API server."""
 
 
 _Texts.yaml_implicit_resolvers = {
@@ -18,12 +18,12 @@ _Texts.yaml_implicit_resolvers = {
 
 
 def documents(path: Path) -> list[Any]:
-    """The documents of a YAML file."""
+    """Return the documents of a YAML file."""
     return [one for one in yaml.load_all(path.read_text(encoding="utf-8"), _Texts) if one is not None]
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a manifest."""
+    """Yield every text in a manifest."""
     if isinstance(value, Mapping):
         for one in value.values():
             yield from texts(one)
@@ -35,7 +35,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def maps(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Every mapping in a manifest, the outermost first."""
+    """Yield every mapping in a manifest, the outermost first."""
     if isinstance(value, Mapping):
         yield value
         for one in value.values():

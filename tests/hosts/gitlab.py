@@ -1,4 +1,4 @@
-"""GitLab CI: reads the shipped component and makes the job's container, as the Docker executor does."""
+"""GitLab CI: reads the shipped component, and makes the job's container like the Docker executor."""
 
 import re
 from collections.abc import Mapping
@@ -33,13 +33,13 @@ PREDEFINED = {
 
 @cache
 def documents() -> tuple[Any, Any]:
-    """The component's head and its jobs."""
+    """Return the component's head and its jobs."""
     head, jobs = yaml.safe_load_all(COMPONENT.read_text(encoding="utf-8"))
     return head, jobs
 
 
 def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHING) -> Step:
-    """The container of the component's job; `variables` are those of the project."""
+    """Return the container of the component's job. `variables` are those of the project."""
     head, jobs = documents()
     declared = head["spec"]["inputs"]
     for name, value in inputs.items():
@@ -67,7 +67,7 @@ def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHIN
 
 
 def _entrypoint(image: Mapping[str, Any]) -> str:
-    """The runner starts a shell through the image's entrypoint, unless it is taken away."""
+    """Return "", and refuse an image whose entrypoint would get the runner's shell as an argument."""
     if image.get("entrypoint") != [""]:
         raise Refused("the job's shell would be an argument of the image's entrypoint")
     return ""
@@ -82,7 +82,10 @@ def _expanded(value: str, env: Given) -> str:
 
 
 def _dotenv(path: Path) -> Mapping[str, str]:
-    """The results among the report's variables: letters, digits and `_`, one line each, together no more than 5 KB."""
+    """Return the results in the dotenv report.
+
+    It must have letters, digits and `_`, one line each, and at most 5 KB.
+    """
     if not path.is_file():
         return {}
     text = path.read_text(encoding="utf-8")

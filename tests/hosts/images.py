@@ -1,4 +1,4 @@
-"""What tests of the image share: their marks, and programs that run it."""
+"""What all tests of the image need: their marks, and programs that run it."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ REAL = [pytest.mark.servers, pytest.mark.timeout(600), pytest.mark.xdist_group("
 
 
 def real(test: Callable[..., None]) -> Callable[..., None]:
-    """A test that needs the image."""
+    """Mark a test that needs the image."""
     for mark in REAL:
         test = mark(test)
     return test

@@ -1,7 +1,7 @@
-"""The hosts, as far as this step goes: each reads its shipped YAML and makes the container that the host would start.
+"""The hosts, as far as needed here. Each reads its shipped YAML, and makes the container that the host would start.
 
-A reference that the host would not know, a required parameter that is missing and a parameter that is not declared
-are errors, as they are there. Nothing about the manifests is known here but their place.
+An unknown reference, a missing parameter and an undeclared parameter are errors, as on the host. Nothing about the
+manifests is known here, except their places.
 """
 
 import re
@@ -21,23 +21,25 @@ TEMPLATE = ROOT / "argo-workflows" / "image-update" / "manifests.yaml"
 ACTION = ROOT / "action.yml"
 
 Given = Mapping[str, str]
-Secrets = Mapping[str, Given]  # of the namespace: name → key → text
+Secrets = Mapping[str, Given]  # in the namespace: name → key → text
 Resolve = Callable[[str], str | Sequence[str]]
 NOTHING: Mapping[str, Any] = {}
 
 TEKTON = re.compile(r"\$\(([^()]+)\)")
 ARGO = re.compile(r"\{\{([^{}]+)\}\}")
-CHOICE = re.compile(r"=([\w.-]+) == '([^']*)' \? '([^']*)' : '([^']*)'")  # of Argo's expressions, the one that we use
+CHOICE = re.compile(
+    r"=([\w.-]+) == '([^']*)' \? '([^']*)' : '([^']*)'"
+)  # the only one of Argo's expressions that we use
 GITHUB = re.compile(r"\$\{\{ *([^}]+?) *\}\}")
 
 
 class Refused(Exception):
-    """The host does not start this."""
+    """The host would not start this."""
 
 
 @cache
 def manifest(path: Path) -> Any:
-    """A manifest of one document; it is read once, and not to be changed."""
+    """Return the only document of a manifest. It is read once, and must not be changed."""
     return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
@@ -52,7 +54,10 @@ def tekton(
     group: int = 0,
     path: Path = TASK,
 ) -> Step:
-    """The step of the Task or StepAction; workspaces are bound to these volumes, `group` is the pod's fsGroup."""
+    """Return the step of the Task or StepAction.
+
+    Workspaces are bound to these volumes, and `group` is the pod's fsGroup.
+    """
     spec = manifest(path)["spec"]
     step = _merged(spec.get("stepTemplate", {}), spec["steps"][0] if "steps" in spec else spec)
     written = "/tekton/results" if "steps" in spec else "/tekton/steps/step-update/results"
@@ -116,7 +121,7 @@ def argo(
     template: str = "",
     path: Path = TEMPLATE,
 ) -> Step:
-    """A template called by templateRef; without a name, the whole submitted with these as its arguments."""
+    """Return a template that is called by templateRef, or without a name the whole, submitted with these arguments."""
     spec = manifest(path)["spec"]
     templates = {one["name"]: one for one in spec["templates"]}
     submitted = {} if template else values_of(spec.get("arguments", {}).get("parameters", ()), given)
@@ -163,7 +168,7 @@ def _argo_names(given: Given, submitted: Given) -> Resolve:
 
 
 def github(inputs: Given, workspace: Volume, env: Given = NOTHING, *, token: str = "") -> Step:
-    """The container of the action; `env` is what the workflow's step adds."""
+    """Return the container of the action. `env` is added by the workflow's step."""
     action = manifest(ACTION)
     runs, declared = action["runs"], action["inputs"]
     assert runs["using"] == "docker"
@@ -190,7 +195,7 @@ def github(inputs: Given, workspace: Volume, env: Given = NOTHING, *, token: str
 
 
 def _github_variables(values: Given) -> dict[str, str]:
-    """What the runner sets, whatever the action says."""
+    """Return the variables that the runner always sets."""
     return {
         **{f"INPUT_{name.upper().replace(' ', '_')}": value for name, value in values.items()},
         "HOME": "/github/home",
@@ -211,7 +216,7 @@ def _github_variables(values: Given) -> dict[str, str]:
 
 
 def _github_outputs(text: str) -> Mapping[str, str]:
-    """`name=value` lines, and values of several lines between delimiters."""
+    """Parse `name=value` lines, and values of several lines between delimiters."""
     found, lines = {}, iter(text.splitlines())
     for line in lines:
         name, heredoc, delimiter = line.partition("<<")
@@ -231,7 +236,7 @@ def _last(path: str) -> str:
 
 
 def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every declared parameter with its value; given, or its default."""
+    """Return every declared parameter with its value, which is given or the default."""
     if unknown := set(given) - {one["name"] for one in declared}:
         raise Refused(f"not declared: {unknown}")
     values = {one["name"]: given.get(one["name"], one.get("value", one.get("default"))) for one in declared}
@@ -241,7 +246,7 @@ def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -
 
 
 def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
-    """A part of a manifest with every reference replaced. A list that stands alone becomes several elements."""
+    """Return a part of a manifest with every reference replaced. A list that stands alone becomes several elements."""
     if isinstance(value, Mapping):
         return {key: fill(one, pattern, resolve) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -257,7 +262,7 @@ def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
 
 
 def _merged(template: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, Any]:
-    """A step with what the template of all steps adds."""
+    """Return a step with the values of the step template added."""
     own = {one["name"] for one in step.get("env", ())}
     env = [*(one for one in template.get("env", ()) if one["name"] not in own), *step.get("env", ())]
     context = {**template.get("securityContext", {}), **step.get("securityContext", {})}
@@ -281,7 +286,7 @@ def _variables(env: Sequence[Mapping[str, Any]], secrets: Secrets) -> Iterator[t
 def _mounts(
     volumes: Sequence[Mapping[str, Any]], mounts: Sequence[Mapping[str, Any]], secrets: Secrets, group: int
 ) -> dict[str, Volume]:
-    """What the kubelet mounts where."""
+    """Return the volumes that the kubelet mounts, by path."""
     known = {one["name"]: _volume(one, secrets, group) for one in volumes}
     return {one["mountPath"]: replace(known[one["name"]], read_only=one.get("readOnly", False)) for one in mounts}
 

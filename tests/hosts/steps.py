@@ -1,6 +1,6 @@
-"""One step as a host starts it: a container with its variables and volumes, run as a container or as a plain process.
+"""One step as a host starts it: with its variables and volumes, run as a container or as a plain process.
 
-Everything that is mounted lies below one folder under the path that it has in the container.
+Everything that is mounted is below one folder, with the path that it has in the container.
 """
 
 import os
@@ -21,7 +21,7 @@ COMMAND = "/usr/local/bin/image-update"
 
 @dataclass(frozen=True)
 class Volume:
-    """A folder, empty or with files; or a Secret, which lies there as the kubelet mounts it."""
+    """A folder, empty or with files. Or a Secret, as mounted by the kubelet."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     secret: bool = False
@@ -33,15 +33,15 @@ class Volume:
 
 @dataclass(frozen=True)
 class Step:
-    """What a host made of its manifest and what it was given."""
+    """A host's result from its manifest and the given values."""
 
     image: str
     command: Sequence[str]
     env: Mapping[str, str]
     volumes: Mapping[str, Volume]  # by their path
-    results: Callable[[Path], Mapping[str, str]]  # what the host reads back from below that folder
+    results: Callable[[Path], Mapping[str, str]]  # the results that the host reads from below that folder
     folder: str = ""  # "" leaves it to the image
-    options: Sequence[str] = ()  # of podman: the rights that it has
+    options: Sequence[str] = ()  # podman's options for its rights
     entrypoint: str | None = None
 
 
@@ -55,9 +55,9 @@ class Ran(NamedTuple):
 
 
 def as_process(step: Step, root: Path) -> Ran:
-    """Run a step by the command that is installed here, below `root` in place of the container's own root."""
+    """Run a step with the command that is installed here. `root` replaces the container's own root."""
     lay(step, root)
-    # A shell that only starts the command is left out, as forks start faster; the image's tests have it.
+    # Leave out a shell that only starts the command, because forks start faster. The image's tests have the shell.
     script = re.fullmatch(r"set -e\nimage-update ([a-z ]+)", step.command[-1])
     words = [COMMAND, *script[1].split()] if script else step.command
     argv = [command() if word == COMMAND else word for word in words]
@@ -75,7 +75,7 @@ def as_process(step: Step, root: Path) -> Ran:
 
 
 def as_container(step: Step, root: Path, image: str, *options: str) -> Ran:
-    """Run a step in its image; `options` say who it runs as, as the host chooses it."""
+    """Run a step in its image. `options` say which user it runs as, because the host chooses that."""
     lay(step, root)
     argv = argv_of(step, root, image, *options)
     done = subprocess.run(argv, env=containers.environment(), capture_output=True, timeout=100, check=False)
@@ -83,13 +83,13 @@ def as_container(step: Step, root: Path, image: str, *options: str) -> Ran:
 
 
 def argv_of(step: Step, root: Path, image: str, *options: str) -> list[str]:
-    """The command line that starts the container."""
+    """Return the command line that starts the container."""
     words = [f"--env={name}={value}" for name, value in step.env.items()]
     words += [f"--volume={root}{path}:{path}{':ro' if one.read_only else ''}" for path, one in step.volumes.items()]
     words += [f"--workdir={step.folder}"] if step.folder else []
     start, *rest = step.command
     if step.entrypoint is None:
-        words.append(f"--entrypoint={start}")  # what Kubernetes calls `command`
+        words.append(f"--entrypoint={start}")  # `command` in Kubernetes
     else:
         words.append(f"--entrypoint={step.entrypoint}")
         rest = [start, *rest]
@@ -97,7 +97,7 @@ def argv_of(step: Step, root: Path, image: str, *options: str) -> list[str]:
 
 
 def lay(step: Step, root: Path) -> None:
-    """Put everything below `root` that the host mounts."""
+    """Write everything that the host mounts below `root`."""
     for path, volume in sorted(step.volumes.items()):
         folder = Path(f"{root}{path}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def _lay_files(folder: Path, volume: Volume) -> None:
 
 
 def _lay_secret(folder: Path, volume: Volume) -> None:
-    """Links to links to the files; a group that the pod has may read them, whatever their mode says."""
+    """Write links to links to the files. The pod's group may read them, whatever their mode is."""
     real = folder / "..2026_01_02_03_04_05.678901234"
     real.mkdir()
     real.chmod(0o755)
@@ -128,7 +128,7 @@ def _lay_secret(folder: Path, volume: Volume) -> None:
 
 
 def _below(root: Path, step: Step, value: str) -> str:
-    """A value that is a path of the container, as a path of this machine."""
+    """Return a path in the container as a path on this machine. Other values stay as they are."""
     mounted = any(value == path or value.startswith(f"{path}/") for path in step.volumes)
     return f"{root}{value}" if mounted else value
 
@@ -138,13 +138,13 @@ def _ran(step: Step, root: Path, done: "subprocess.CompletedProcess[bytes]") -> 
 
 
 def read_files(root: Path, paths: Mapping[str, str]) -> Mapping[str, str]:
-    """Name → text of each of these files of the container that is there."""
+    """Return the text of each of these files in the container, by name, if it exists."""
     found = {name: Path(f"{root}{path}") for name, path in paths.items()}
     return {name: path.read_bytes().decode() for name, path in found.items() if path.is_file()}
 
 
 def rights(*contexts: Mapping[str, Any]) -> Iterator[str]:
-    """The options that mean the same as these security contexts; what is not known here is an error."""
+    """Yield the options that are equivalent to these security contexts. An unknown setting is an error."""
     context = {key: value for one in contexts for key, value in one.items()}
     given = {key: value for key, value in context.items() if key not in ("runAsNonRoot", "seccompProfile", "fsGroup")}
     assert context.get("seccompProfile", {"type": "RuntimeDefault"}) == {"type": "RuntimeDefault"}

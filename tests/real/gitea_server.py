@@ -1,4 +1,4 @@
-"""A real Gitea on loopback, with a database of its own; git's part over HTTP, pull requests by its API."""
+"""A real Gitea on loopback with its own database: Git over HTTP, and pull requests through its API."""
 
 import getpass
 import subprocess
@@ -42,21 +42,24 @@ LEVEL = Warn
 
 @dataclass(frozen=True)
 class GiteaServer:
-    """`ci` is whom runs log in as, `person` owns the repositories."""
+    """Runs log in as `ci`, and `person` owns the repositories."""
 
     url: str
     folder: Path
     tokens: dict[str, str]
 
     def ask(self, user: str, method: str, path: str, body: Any = None) -> Any:
-        """What the API answers to a user. Fails where it refuses."""
+        """Return the API's answer to a user. Fails if the API refuses."""
         heads = {"Authorization": f"token {self.tokens[user]}"}
         answer = requests.request(method, f"{self.url}/api/v1/{path}", json=body, headers=heads, timeout=30)
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.content else None
 
     def take(self, repo: Path) -> Path:
-        """A repository of `person` with the same main branch, which `ci` may write to; where it is on disk."""
+        """Make a repository of `person` with the same main branch, which `ci` may write to.
+
+        Return its place on disk.
+        """
         name = repo.stem
         self.ask("person", "POST", "user/repos", {"name": name, "default_branch": "main"})
         self.ask("person", "PUT", f"repos/person/{name}/collaborators/ci", {"permission": "write"})

@@ -1,6 +1,6 @@
-"""A real Kubernetes API server on loopback, with its etcd, RBAC and a definition of Argo CD's Applications.
+"""A real Kubernetes API server on loopback, with its etcd, RBAC and definitions of Argo CD's Applications.
 
-There are no controllers: what would reconcile, schedule or clean up is not here.
+There are no controllers, so nothing is reconciled, scheduled or cleaned up.
 """
 
 import json
@@ -29,43 +29,43 @@ CRDS = (
 
 @dataclass(frozen=True)
 class KubernetesServer:
-    """Where the API is, and what administrators ask of it."""
+    """The address of the API, and requests by administrators."""
 
     url: str
     ca: Path
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json", token: str = ADMIN) -> Any:
-        """The answer to a request."""
+        """Return the answer to a request."""
         heads = {"Authorization": f"Bearer {token}", "Content-Type": kind, **PREFERRED}
         data = None if body is None else json.dumps(body)
         return requests.request(method, f"{self.url}{path}", data=data, headers=heads, verify=str(self.ca), timeout=30)
 
     def create(self, *objects: Mapping[str, Any]) -> None:
-        """Create objects; what is there already stays."""
+        """Create objects. Those that already exist stay."""
         for one in objects:
             answer = self.ask("POST", self.path(one), one)
             assert answer.status_code in (201, 409), answer.text
 
     def path(self, one: Mapping[str, Any]) -> str:
-        """Where objects like this one are."""
+        """Return where objects like this one are."""
         version, namespace = one["apiVersion"], one["metadata"].get("namespace")
         plural = "serviceaccounts" if one["kind"] == "ServiceAccount" else f"{one['kind'].lower()}s"
         root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
         return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
     def application(self, namespace: str, name: str) -> Any:
-        """An Application as it is now."""
+        """Return an Application as it is now."""
         return self.ask("GET", f"/apis/{GROUP}/namespaces/{namespace}/applications/{name}").json()
 
     def service_account(self, namespace: str, name: str) -> str:
-        """A token of a service account, as a pod gets it."""
+        """Return a token of a service account, as a pod gets it."""
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = self.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", wanted)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["status"]["token"])
 
     def kubeconfig(self, folder: Path, token: str = ADMIN) -> Path:
-        """A kubeconfig for whoever has the token."""
+        """Return a kubeconfig for whoever has the token."""
         path = folder / "kubeconfig"
         one = {
             "apiVersion": "v1",
@@ -137,7 +137,7 @@ def _prepare(server: KubernetesServer) -> None:
 
 
 def _definition(group: str, plural: str, kind: str) -> dict[str, Any]:
-    """A kind whose objects may have any fields."""
+    """Return a kind whose objects may have any fields."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}

@@ -7,7 +7,7 @@ FOLDER = ROOT / ".cache" / "real"
 
 
 def installed(name: str) -> str:
-    """The path of a program, or of a folder."""
+    """Return the path of a program, or of a folder."""
     path = FOLDER / name
     if not path.exists():
         pytest.skip(f"{name} is not here; `make test-real` installs it")
