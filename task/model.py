@@ -478,7 +478,7 @@ class Subscription:
     freeze: Hold | None = None  # the freeze in the repository's config that applies now
 
     @property
-    def place(self) -> tuple[str, str, str, str, str]:
+    def identity(self) -> tuple[str, str, str, str, str]:
         """The part that identifies it. The repository's config does not change this part."""
         return self.application.key, self.entry.text, self.repo, self.target, self.path
 

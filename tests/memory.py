@@ -63,7 +63,7 @@ class Branch:
         files = {path: File(text) for path, text in self.files.items()}
         return Snapshot(URL, branch, self.tip, {**files, **{path: File("", "040000") for path in folders}})
 
-    def again(self, snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
+    def read_more(self, snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
         return snapshot
 
     def head_snapshot(self, head: str, places: Iterable[Place]) -> Snapshot | None:  # noqa: ARG002 - there is none

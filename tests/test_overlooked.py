@@ -22,8 +22,8 @@ def app(name: str, namespace: str = "argocd", /, **annotations: str) -> Applicat
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
     """As a source of manifests gives them: all are read; or as a cluster does, some by their metadata alone."""
-    asking = [subscribe(one) for one in apps if one.annotations.get("image-list")]
-    return Seen(asking, apps, skipped)
+    subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
+    return Seen(subscribed, apps, skipped)
 
 
 OTHER = {"image_list": "api=ghcr.io/acme/api"}

@@ -223,7 +223,7 @@ class _Branch:
     def read(self, places: Iterable[Place]) -> None:
         """Read all of these places at once."""
         if wanted := tuple(dict.fromkeys(places)):
-            self._files.update(self._kept.again(self._snapshot, wanted).files)
+            self._files.update(self._kept.read_more(self._snapshot, wanted).files)
 
     def read_kustomizations(self, folders: set[str]) -> None:
         """Read these folders and what their kustomizations refer to.
@@ -248,11 +248,11 @@ class _Branch:
 
     def below(self, path: str) -> Mapping[str, File]:
         """Return all files in a folder and below it, or the file at that path."""
-        return self._kept.again(self._snapshot, [Place(path, "files")]).files
+        return self._kept.read_more(self._snapshot, [Place(path, "files")]).files
 
     def has(self, path: str) -> bool:
         """Tell whether there is such a file."""
-        return bool(self._kept.again(self._snapshot, [Place(path, "exists")]).files)
+        return bool(self._kept.read_more(self._snapshot, [Place(path, "exists")]).files)
 
     def files(self, folder: Deployed) -> list[str]:
         """Return the manifests of a directory."""

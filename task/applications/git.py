@@ -27,7 +27,7 @@ class SnapshotReader(Protocol):
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
         """Return the files of the places, at the tip of the branch."""
 
-    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places at the same commit."""
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class GitManifests:
         if kind and not self._rendering.way_out(kind):
             where = f"{before}{self.path}".rstrip("/")
             for found in self._rendering.rendered(
-                kind, where, self.path, lambda folder: self.store.again(snapshot, [Place(folder, "files")]).files
+                kind, where, self.path, lambda folder: self.store.read_more(snapshot, [Place(folder, "files")]).files
             ):
                 yield replace(found, place=(snapshot.repo, snapshot.branch, self.path))
             return

@@ -41,11 +41,11 @@ class KeptRepository:
         if name not in self._snapshots:
             self._snapshots[name] = self._reader.snapshot(name, places)
             return self._snapshots[name]
-        return self._reader.again(self._snapshots[name], places)
+        return self._reader.read_more(self._snapshots[name], places)
 
-    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places at the same commit."""
-        return self._reader.again(snapshot, places)
+        return self._reader.read_more(snapshot, places)
 
     def close(self) -> None:
         """Do nothing, because others may still read from it."""

@@ -21,7 +21,7 @@ from task.errors import Exit, UsageError
 from task.model import Subscription
 from task.output.log import Log
 from task.output.stdout import say
-from task.pipeline.discover import Discovered, Scope, find
+from task.pipeline.discover import Discovered, Scope, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import Settings
 from task.text import exact_json, printable, without_logins
@@ -109,8 +109,8 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     scope = scope_of(settings)
     world = world_of(settings, environ, log, scope)
     try:
-        found = find(world.applications(), scope, world.locate)
-        apps = [*found.applications, *(one.application for one in found.releases)]
+        found = discovered(world.applications(), scope, world.locate)
+        apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
         written = [] if world.passed_over() else _written(found, scope)
@@ -145,7 +145,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     told = told_once((*found.applications, *found.templates), scope.defaults)
     placed += [(one, *_place(one, settings.annotation_prefix)) for one in told]
-    for release in found.releases:
+    for release in found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
             if not flaw.key:  # it is about the place of the release, which may be elsewhere in the repository
@@ -157,7 +157,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
 def _written(found: Discovered, scope: Scope) -> list[Subscription]:
     """Return all that writes to a repository, what the narrowing options exclude included."""
     subscribed = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
-    every = (sub for one in (*subscribed, *found.releases) for sub in one.subscriptions)
+    every = (sub for one in (*subscribed, *found.helm_releases) for sub in one.subscriptions)
     return [sub for sub in every if sub.method == "git" and not sub.flaw]
 
 

@@ -34,7 +34,6 @@ from task.output.outcome import first_of
 from task.pipeline.discover import Scope
 from task.pipeline.find import find
 from task.pipeline.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
-from task.policy.judge import Leave
 from task.settings import Settings
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
@@ -123,7 +122,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         images=images,
         scope=scope_of(settings),
         terms=Terms(
-            Leave(settings.allow_downgrade),
+            settings.allow_downgrade,
             settings.carry,
             settings.require_live,
             build,

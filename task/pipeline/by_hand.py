@@ -94,7 +94,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
 
 def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     sub, now = situation.subscription, situation.in_git
-    to, passed, unchecked = _destination(intent, situation, snapshot)
+    to, passed, unchecked = _meant_value(intent, situation, snapshot)
     wanted = replace(sub.entry.image, tag=to.tag, digest=to.digest)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
@@ -141,7 +141,7 @@ def _steps(to: str) -> int:
     return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
 
 
-def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...], str]:
+def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...], str]:
     """Return the value to go back to, the versions in between, and what could not be checked.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the registry knows the tag.

@@ -87,7 +87,7 @@ class Discovered:
     """What was found: Applications with annotations, and HelmReleases that Flux would update."""
 
     applications: tuple[Application, ...]
-    releases: tuple[Subscribed, ...]
+    helm_releases: tuple[Subscribed, ...]
     problems: tuple[Problem, ...]
     outside: tuple[Application, ...] = ()  # with annotations, but excluded by the narrowing options
     sets: int = 0  # ApplicationSets that generate Applications
@@ -96,7 +96,7 @@ class Discovered:
     read: int = 0  # Applications and HelmReleases, whether they have annotations or not
 
 
-def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Discovered:
+def discovered(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Discovered:
     """Return everything of interest, with each Application once. A manifest that cannot be read becomes a warning."""
     applications: dict[str, Application] = {}
     releases: dict[str, Subscribed] = {}
@@ -118,7 +118,7 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
                 applications[app.key] = app
         elif kind == "ImageUpdater":
             updaters.append(manifest)
-        elif kind == "HelmRelease" and (release := _release(manifest, locate)):
+        elif kind == "HelmRelease" and (release := _helm_release(manifest, locate)):
             releases.setdefault(release.application.key, release)
     apps = tuple(applications.values())
     if updaters:
@@ -139,10 +139,10 @@ def find(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Di
     )
 
 
-def subscribed(found: Discovered, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
+def subscriptions_of(found: Discovered, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
     """Return the subscriptions for these images, with all mistakes in everybody's annotations."""
     wanted = {image.identity for image in images} if images else None
-    asking = []
+    subscribed = []
     for app in found.applications:
         if not app.annotations.get("image-list"):
             continue
@@ -150,8 +150,8 @@ def subscribed(found: Discovered, scope: Scope, images: Collection[Image]) -> tu
         if wanted is not None and any(sub.method == "git" for sub in one.subscriptions):
             # all its entries, because updates of its other images may wait on the head branch
             one = subscribe(app, scope.defaults)
-        asking.append(one)
-    return (*asking, *found.releases)
+        subscribed.append(one)
+    return (*subscribed, *found.helm_releases)
 
 
 def _application(manifest: FoundManifest, scope: Scope, problems: list[Problem]) -> Application | None:
@@ -213,7 +213,7 @@ def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
     return within
 
 
-def _release(manifest: FoundManifest, locate: Locate) -> Subscribed | None:
+def _helm_release(manifest: FoundManifest, locate: Locate) -> Subscribed | None:
     if not is_helm_release(manifest.item):
         return None
     place = manifest.place or locate(manifest.origin) or ("", "", "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from task.model import Place, Snapshot
 from task.pipeline.ask import Ask
 from task.pipeline.decide import places
-from task.pipeline.head_branch import Decided, again, kept_updates
+from task.pipeline.head_branch import Decided, decide_on_head, kept_updates
 from task.pipeline.job import Job, Terms
 from task.pipeline.move import Move
 from task.pipeline.ports import Batch, World
@@ -41,7 +41,7 @@ class ExistingHeads:
         for ask, move in decided:
             name, now = move.decision.head, move
             if name in self.snapshots and move.decision.verdict.verdict != "error":
-                now = again(self.base, self.snapshots[name], ask, terms, facts)
+                now = decide_on_head(self.base, self.snapshots[name], ask, terms, facts)
                 now = replace(now, decision=replace(now.decision, head=name))
             if name in self.requests and not ask.intent:  # before the signatures: nobody verifies what is declined
                 now = declined(now, self.requests[name], world)

@@ -13,8 +13,7 @@ from task.model import Problem, Subscribed
 from task.pipeline.ask import settled_without_git
 from task.pipeline.atomic import without_the_broken
 from task.pipeline.batches import by_login, by_repository
-from task.pipeline.discover import find as found_in
-from task.pipeline.discover import subscribed
+from task.pipeline.discover import discovered, subscriptions_of
 from task.pipeline.job import Job
 from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_images
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
@@ -36,7 +35,7 @@ def find(job: Job, world: World) -> Found:
     """Discover the Applications, match them with the images, and begin to read the repository that all need."""
     began = world.now()
     seen, problems = discover(job, world)
-    found = Found(seen, match_images(seen.asking, job), problems, began)
+    found = Found(seen, match_images(seen.subscribed, job), problems, began)
     begin_to_read(found.matched, job, world)
     return found
 
@@ -64,11 +63,11 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     check_selector(narrow)
     if job.promotion:
         check_promotion(job.promotion)
-    found = found_in(world.applications(), job.scope, world.locate)
+    found = discovered(world.applications(), job.scope, world.locate)
     by_metadata = replace(narrow, projects=())  # the metadata does not have the project
     skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]
     seen = Seen(
-        subscribed(found, job.scope, job.images),
+        subscriptions_of(found, job.scope, job.images),
         found.applications,
         tuple(app for app, within in skipped if within),
         (*found.outside, *(app for app, within in skipped if not within)),
@@ -91,10 +90,10 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     return seen, problems + unread_keys(counted, job.images)
 
 
-def match_images(asking: Sequence[Subscribed], job: Job) -> Matched:
+def match_images(subscribed: Sequence[Subscribed], job: Job) -> Matched:
     """Return the asks for the built images, or for what a person named. `scan` and `promote` ask servers later."""
     if job.intent:
-        return asks_by_hand(asking, job.intent, job.aliases)
+        return asks_by_hand(subscribed, job.intent, job.aliases)
     if job.promotion:
         return Matched((), (), ())
-    return asks_for_all(asking) if job.command == "scan" else asks_for_images(asking, job.images)
+    return asks_for_all(subscribed) if job.command == "scan" else asks_for_images(subscribed, job.images)

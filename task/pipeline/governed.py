@@ -25,7 +25,7 @@ CONFIG = Place(PATH)
 class ReadsMore(Protocol):
     """A repository that shows more places of a snapshot."""
 
-    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return these places, at the same commit."""
 
 
@@ -62,7 +62,7 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
             more += [place for place in places(ask) if place not in known]
     more += map(Place, named)
     if more:
-        files = repository.again(snapshot, tuple(dict.fromkeys(more))).files
+        files = repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
         snapshot = replace(snapshot, files={**snapshot.files, **files})
     lines = dict(config.templates)
     try:

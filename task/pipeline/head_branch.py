@@ -77,7 +77,7 @@ def _rolled_back(ours: Reading, theirs: Reading, head: Snapshot, sub: Subscripti
     return f"rolled back from {version_of(ours)}{f'; {hold_text(hold)}' if hold else ''}"
 
 
-def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) -> Move:
+def decide_on_head(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) -> Move:
     """Decide an ask once more, now that its head branch has been read."""
     sub = ask.subscription
     there = waiting(base, head, sub, terms)
@@ -96,8 +96,8 @@ def again(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts: Facts) 
 
 def kept_updates(base: Snapshot, head: Snapshot, decided: Sequence[Decided], terms: Terms) -> list[Move]:
     """Return the other updates that wait on the head branch. They are written again, and the report leaves them out."""
-    written = {move.subscription.place for _, move in decided if move.updates}
-    siblings = {sub.place: sub for ask, _ in decided for sub in ask.siblings}
+    written = {move.subscription.identity for _, move in decided if move.updates}
+    siblings = {sub.identity: sub for ask, _ in decided for sub in ask.siblings}
     updates = (waiting(base, head, sub, terms) for key, sub in siblings.items() if key not in written)
     return [
         replace(one, decision=replace(one.decision, head=head.branch), kept=True, remember=None)

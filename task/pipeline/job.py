@@ -19,7 +19,6 @@ from task.model import (
     Through,
     Wishes,
 )
-from task.policy.judge import Leave
 from task.urls import normal_url
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, i
 class Terms:
     """What the command line says about decisions."""
 
-    leave: Leave = Leave()
+    allow_downgrade: bool = False
     carry: bool = True
     require_live: bool = False
     build: Build = Build()

@@ -53,7 +53,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
             if (now.tag, now.digest) == (one.decision.candidate.tag, one.decision.candidate.digest):
                 still += [one] if world.now() < one.until else []
                 continue
-            found[one.number], more = _guarded(one.ask, job, partial(_again, one, job, world))
+            found[one.number], more = _guarded(one.ask, job, partial(_decide_again, one, job, world))
             still += more
         watched = still
     return reduce(Outcome.plus, found, Outcome())
@@ -111,7 +111,7 @@ def _patched(ask: Ask, number: int, api: LiveApplications, contention: Contentio
         return decision, [_Undoable(ask, number, api, decision, contention, until)] if until else []
 
 
-def _again(one: _Undoable, job: Job, world: World) -> _Result:
+def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
     image, app = one.decision.candidate.reference, one.ask.subscription.application.key
     one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
     decision, watched = _patched(one.ask, one.number, one.api, one.contention, job, world)

@@ -22,7 +22,7 @@ LETTERS = 2  # how many letters of a misspelt name may differ
 class Seen:
     """The Applications that were read."""
 
-    asking: Sequence[Subscribed]  # those with entries, and releases
+    subscribed: Sequence[Subscribed]  # those with entries, and releases
     found: Sequence[Application]  # all with annotations that were read
     skipped: Sequence[Application]  # only their metadata was read: they do not concern the images
     outside: Sequence[Application] = ()  # excluded by the narrowing options
@@ -30,19 +30,19 @@ class Seen:
     @property
     def considered(self) -> int:
         """How many Applications track images."""
-        return len(self.asking) + sum(1 for app in self.skipped if app.annotations.get("image-list"))
+        return len(self.subscribed) + sum(1 for app in self.skipped if app.annotations.get("image-list"))
 
     @property
     def everyone(self) -> tuple[Application, ...]:
         """All Applications within the narrowing options."""
-        releases = (one.application for one in self.asking if "image-list" not in one.application.annotations)
+        releases = (one.application for one in self.subscribed if "image-list" not in one.application.annotations)
         return (*self.found, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
         """All images that an Application tracks, by identity."""
         texts = dict.fromkeys(app.annotations.get("image-list", "") for app in (*self.found, *self.skipped))
         entries = [one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)]
-        entries += [sub.entry for one in self.asking for sub in one.subscriptions]
+        entries += [sub.entry for one in self.subscribed for sub in one.subscriptions]
         return {one.image.identity: one.image for one in entries}
 
 
@@ -53,7 +53,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     """
     wanted = {image.identity for image in images}
     takes, told = set(), set()
-    for one in seen.asking:
+    for one in seen.subscribed:
         for sub in one.subscriptions:
             if not images or sub.entry.image.identity in wanted:
                 takes.add(one.application.key)
@@ -84,8 +84,8 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     """Return the images that no entry names, not even a broken one."""
-    taken = {sub.entry.image.identity for one in seen.asking for sub in one.subscriptions}
-    flaws = [flaw for one in seen.asking for flaw in one.flaws]
+    taken = {sub.entry.image.identity for one in seen.subscribed for sub in one.subscriptions}
+    flaws = [flaw for one in seen.subscribed for flaw in one.flaws]
     taken |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
     # such an entry may name any of the images
     unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]

@@ -42,7 +42,7 @@ class Repository(Protocol):
         If `head` is given, what the next call, `head_snapshot`, needs for that branch is fetched already.
         """
 
-    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """More places, at the commit of a snapshot that was taken before."""
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:

@@ -72,21 +72,21 @@ def _facts(source: Application) -> Mapping[str, str]:
     return {"namespace": source.namespace, "name": source.name, "project": source.project}
 
 
-def pairs_of(asking: Sequence[Subscribed], promotion: Promotion) -> tuple[list[Pair], list[Problem]]:
+def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[list[Pair], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
     No Application is its own source.
     """
-    apps = [one.application for one in asking]
+    apps = [one.application for one in subscribed]
     wanted = Narrow(promotion.sources, selector=promotion.source_selector)
-    sources = [one for one in asking if considered(one.application, wanted)]
+    sources = [one for one in subscribed if considered(one.application, wanted)]
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
         return [], problems or [_nobody("--from-selector", promotion.source_selector)]
     giving = _giving([one.application for one in sources], apps, promotion)
     fed = _fed(giving)
     givers = _Givers([sub for one in sources for sub in one.subscriptions], giving, promotion)
-    pairs = [givers.pair(one) for one in asking if one.application.key in fed]
+    pairs = [givers.pair(one) for one in subscribed if one.application.key in fed]
     plain = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
     problems += unknown_names(plain, apps, strict=not pairs)
     if not (pairs or problems):

@@ -47,7 +47,7 @@ def run(job: Job, world: World, until_told: ExitStack, found: Found | None = Non
     if job.command == "scan":
         matched = match_newest(matched, job, world)
     elif job.promotion:
-        matched = match_promotion(seen.asking, job.promotion, job, world)
+        matched = match_promotion(seen.subscribed, job.promotion, job, world)
         job = with_promoted(job, matched, world)
     matched_at = world.now()
     done = Outcome(matched.decisions)
@@ -87,9 +87,9 @@ def match_newest(matched: Matched, job: Job, world: World) -> Matched:
     return scanned(replace(matched, asks=(*within, *live)), job.terms, world.registry)
 
 
-def match_promotion(asking: Sequence[Subscribed], promotion: Promotion, job: Job, world: World) -> Matched:
+def match_promotion(subscribed: Sequence[Subscribed], promotion: Promotion, job: Job, world: World) -> Matched:
     """Return the asks of `promote`: versions of sources, for their targets. Raises `UsageError` if they conflict."""
-    pairs, problems = pairs_of(asking, promotion)
+    pairs, problems = pairs_of(subscribed, promotion)
     known = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, known, promotion)
     if pairs and not (problems or matched.asks or matched.decisions):
@@ -161,11 +161,11 @@ def undo(
 
 def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Return the report, in a fixed order: by Application, then by alias."""
-    sources = {ask.subscription.place: ask.source for ask in matched.asks if ask.source}
+    sources = {ask.subscription.identity: ask.source for ask in matched.asks if ask.source}
     decisions = tuple(
         sorted(
             (
-                replace(one, source=sources[one.subscription.place]) if one.subscription.place in sources else one
+                replace(one, source=sources[one.subscription.identity]) if one.subscription.identity in sources else one
                 for one in done.decisions
             ),
             key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),

@@ -49,7 +49,7 @@ class _Found:
 def status(job: Job, world: World, look: Look) -> Status:
     """Return the status of the images of these Applications, or only of `job.images`. `job` must be dry."""
     seen, problems = discover(job, world)
-    matched = asks_for_images(seen.asking, job.images) if job.images else asks_for_all(seen.asking)
+    matched = asks_for_images(seen.subscribed, job.images) if job.images else asks_for_all(seen.subscribed)
     problems += matched.problems + tuple(_problem(one) for one in matched.decisions)
     groups = by_login(by_repository(matched, job), world)
     found = at_once(lambda asks: _of_repository(asks, job, world, look), groups)

@@ -34,7 +34,7 @@ def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> 
     `asks` are those of the run.
     """
     # A decision holds the subscription as the repository's config wants it, the ask has the one before.
-    siblings = {ask.subscription.place: ask.siblings for ask in asks}
+    siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     found, problems = [], []
     for failure in failures:
         updates = [two for one in failure.landed for two in one.changes if two.verdict.verdict == "update"]
@@ -48,7 +48,7 @@ def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> 
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST)
             hold = Hold(f"the rollout of {one.candidate.version} failed: {cause}", BY, now)
             intent = Intent("undo", hold, whole=False, undone=one)
-            found.append(Ask(sub, (), intent, siblings.get(sub.place, ())))
+            found.append(Ask(sub, (), intent, siblings.get(sub.identity, ())))
     return found, problems
 
 

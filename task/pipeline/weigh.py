@@ -109,7 +109,9 @@ def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> 
     elif image.tag and not situation.current.digest:
         image = replace(image, digest="")
 
-    decision = situation.decision(image, judge(image, sub.policy, situation.current, terms.leave))
+    decision = situation.decision(
+        image, judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
+    )
     if decision.verdict.verdict not in ("update", "error"):
         return decision
     no_digest = decision.verdict.verdict == "error"  # it is required, and the event does not have it

@@ -5,20 +5,11 @@ Pure: the same question always has the same answer. After a lost push race, the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
 from task.policy import tag_filter
 from task.policy.order import version_of
 from task.policy.strategies import STRATEGIES
-
-
-@dataclass(frozen=True)
-class Leave:
-    """What the command line allows although the rules refuse it."""
-
-    downgrade: bool = False
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
@@ -33,7 +24,7 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
     return Verdict("refuse", rule, why) if rule else None
 
 
-def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()) -> Verdict:
+def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bool = False) -> Verdict:
     """Return the verdict on replacing `current` by `image`, which has the tag and digest that would be written."""
     if refusal := objection(image.tag, policy):
         return refusal
@@ -45,7 +36,7 @@ def judge(image: Image, policy: Policy, current: Reading, leave: Leave = Leave()
     # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
     # an update may be a downgrade: if 2.0.0 runs, ~1.0 picks 1.0.5. AIU never compares with the running tag.
     comparable = current.tag and current.tag != image.tag and objection(current.tag, policy) is None
-    if comparable and not leave.downgrade and (why := STRATEGIES[policy.strategy].older(image.tag, current.tag)):
+    if comparable and not allow_downgrade and (why := STRATEGIES[policy.strategy].older(image.tag, current.tag)):
         return Verdict("refuse", "not-newer", why)
     if policy.pin_digest and not image.digest:
         return Verdict("error", "registry", "pin-digest needs the digest and the event has none")

@@ -31,7 +31,7 @@ from task.image import parse_image
 from task.model import Application, File, Place, Snapshot
 from task.output.outcome import as_json
 from task.output.saved_report import report_of
-from task.pipeline.discover import Discovered, Scope, find
+from task.pipeline.discover import Discovered, Scope, discovered
 from task.schemas import load
 
 PREFIX = "argocd-image-updater.argoproj.io/"
@@ -54,7 +54,7 @@ class Store:
         self.asked.append(f"snapshot {branch} {[place.want for place in places]}")
         return Snapshot("repo", branch, "tip", {path: File("") for path in self.files})
 
-    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         self.asked.append(f"again {sorted(place.path for place in places)}")
         found = {place.path: File(self.files[place.path]) for place in places if place.path in self.files}
         bad = {path: File("", problem="not UTF-8 text") for path, file in found.items() if file.text == "bad"}
@@ -92,7 +92,7 @@ def manifests(text: str, store: Store | None = None, **more: Any) -> list[Found]
 
 
 def found(text: str, **more: Any) -> Discovered:
-    return find(manifests(text, **more), SCOPE, lambda _origin: None)
+    return discovered(manifests(text, **more), SCOPE, lambda _origin: None)
 
 
 def test_generated_applications_have_the_place_and_the_name_of_their_set() -> None:
@@ -306,7 +306,7 @@ def test_names_are_all_files_and_more_is_read_of_the_same_commit(store: BareRepo
     assert sorted(first.files) == ["README", "apps/.hidden/x.yaml", "apps/web/x.yaml"]
     assert not any(file.text for file in first.files.values())
     commit(tmp_path / "repo.git", {"apps/web/x.yaml": "name: changed\n"})
-    again = store.again(first, [Place("apps/web/x.yaml"), Place("none")])
+    again = store.read_more(first, [Place("apps/web/x.yaml"), Place("none")])
     assert (again.tip, {path: file.text for path, file in again.files.items()}) == (
         first.tip,
         {"apps/web/x.yaml": "name: web\n"},
@@ -316,7 +316,7 @@ def test_names_are_all_files_and_more_is_read_of_the_same_commit(store: BareRepo
 def test_a_repository_that_was_thrown_away_is_read_at_its_tip(store: BareRepository) -> None:
     first = store.snapshot("main", [Place("", "names")])
     store.close()
-    assert store.again(first, [Place("README")]).files["README"].text == "no manifest\n"
+    assert store.read_more(first, [Place("README")]).files["README"].text == "no manifest\n"
 
 
 def test_the_report_says_who_generated_an_application() -> None:

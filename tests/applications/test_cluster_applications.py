@@ -17,7 +17,7 @@ from task.kubernetes.access import ClusterAccess
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
-from task.pipeline.discover import Scope, find
+from task.pipeline.discover import Scope, discovered
 from task.policy.tag_filter import glob_match
 from task.secret import Secret
 
@@ -70,7 +70,7 @@ def test_only_what_may_take_the_image_is_read_whole(api: KubernetesApi) -> None:
 def test_the_same_applications_as_from_manifests(api: KubernetesApi) -> None:
     api.add(APPLICATIONS, *(application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)))
     scope = Scope(PREFIX, Narrow(), Defaults())
-    found = find(source(api).all(), scope, lambda _origin: None)
+    found = discovered(source(api).all(), scope, lambda _origin: None)
     assert [one.key for one in found.applications] == sorted(f"argocd/web-{n}" for n in range(12))
     assert all(one.sources and one.live and one.origin == "cluster" for one in found.applications)
     assert found.problems == ()

@@ -348,7 +348,7 @@ class Down:
     def snapshot(self, _branch: str, _places: Collection[Place]) -> Snapshot:
         raise UnreachableError("cannot be reached", hint="run it again")
 
-    def again(self, _snapshot: Snapshot, _places: Collection[Place]) -> Snapshot:
+    def read_more(self, _snapshot: Snapshot, _places: Collection[Place]) -> Snapshot:
         raise AssertionError
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ class Repository:
         files |= {path: File("", "040000") for path in ("apps", "apps/a", "apps/b")}
         return Snapshot(URL, branch, f"tip{len(self.landed)}", files)
 
-    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
         return snapshot
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:  # noqa: ARG002 - there is none

@@ -189,7 +189,7 @@ def subscriptions(**annotations: str) -> list[Subscription]:
 class Shows:
     """A repository whose snapshot shows everything."""
 
-    def again(self, snapshot: Snapshot, places: object) -> Snapshot:  # noqa: ARG002
+    def read_more(self, snapshot: Snapshot, places: object) -> Snapshot:  # noqa: ARG002
         return snapshot
 
 

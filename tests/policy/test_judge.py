@@ -1,7 +1,7 @@
 import pytest
 
 from task.model import Image, Policy, Reading
-from task.policy.judge import Leave, judge
+from task.policy.judge import judge
 
 DIGEST = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
@@ -85,7 +85,7 @@ def test_a_tag_that_yaml_reads_as_a_number_is_rewritten() -> None:
 
 def test_a_downgrade_only_with_leave() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).rule == "not-newer"
-    assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), Leave(downgrade=True)).verdict == "update"
+    assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), allow_downgrade=True).verdict == "update"
 
 
 def test_the_reason_names_the_rule_and_both_tags() -> None:

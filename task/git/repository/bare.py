@@ -128,7 +128,7 @@ class BareRepository:
 
         return self._twice(read)
 
-    def again(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places, at the commit of an earlier snapshot."""
 
         def read() -> Snapshot:
