@@ -64,7 +64,9 @@ class UnknownField:
     @property
     def message(self) -> str:
         """The problem, without the resource's name."""
-        return f"{shown(self.path[:-1])} has an unknown field {str(self.path[-1])[:LONGEST]!r}"
+        what = f"{shown(self.path[:-1])} has an unknown field {str(self.path[-1])[:LONGEST]!r}"
+        images = any(part in self.path[:-1] for part in ("manifestTargets", "imagesVerification"))
+        return f"{what}: the images that this is for are left out" if images else what
 
 
 def shown(path: Path) -> str:
