@@ -1,5 +1,8 @@
 """`--wait --on-failure rollback`, from the push to the commit that puts back: what is put back, and what is told."""
 
+import json
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,9 +11,9 @@ import pytest
 from clusters import app
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import at, operated
-from runs import KUSTOMIZATION, WEB, target
+from runs import KUSTOMIZATION, WEB, arguments, manifest, start, target, wait_until
 from support import Result, commit, git, image_update, show
-from test_wait_runs import OLD_ONE, Play, Played, by_hand, good, hook_fails, old, played, stuck, versioned, waiting
+from test_wait_runs import OLD_ONE, Play, Played, by_hand, env, good, hook_fails, old, played, stuck, versioned, waiting
 
 BACK = f"rolled back: {WEB} is held at 1.0.0; "
 ON_FAILURE = ("--on-failure", "rollback", "--wait-timeout", "6")
@@ -173,6 +176,26 @@ def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(tmp_pat
     assert result.code == 6
     (told,) = warnings(result)
     assert told.startswith(f"{BACK}whether the Application is healthy again is not known: ")
+
+
+def test_sigterm_after_the_rollback_tells_of_it(tmp_path: Path, server: ArgoCDServer) -> None:
+    looked: list[str] = []
+
+    def looking(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
+        looked.append(tip)
+        return stuck(one, tip)
+
+    repo = played(server, tmp_path, web=then(hook_fails, looking))
+    results = tmp_path / "results"
+    more = ("--wait", *ON_FAILURE, "--wait-timeout", "60", "--results-dir", results)
+    one = start(arguments(manifest(tmp_path, app("web", repo)), *more), env=env(server))
+    wait_until(lambda: looked)
+    os.kill(one.pid, signal.SIGTERM)
+    out, err = one.communicate(timeout=5)
+    assert one.returncode == 143, err
+    assert (results / "rolled-back").read_text() == "true"
+    (told,) = (each["message"] for each in json.loads(out)["errors"] if each["severity"] == "warning")
+    assert told == f"{BACK}whether the Application is healthy again is not known: stopped by SIGTERM"
 
 
 def test_it_is_told_in_text(tmp_path: Path, server: ArgoCDServer) -> None:
