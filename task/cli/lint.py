@@ -84,7 +84,13 @@ def lint(
     if not sources(settings, environ):
         hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
         raise UsageError("nothing says where to read Applications from", hint=hint)
-    found, read = _collect(settings, environ, log)
+    try:
+        found, read = _collect(settings, environ, log)
+    except UsageError as error:
+        if not context.params["source"]:
+            raise
+        # The source is an argument here, and the variable of --applications may say something else.
+        raise UsageError(error.message.removeprefix("--applications: "), hint=error.hint) from None
     if settings.output.format == "json":
         listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
         say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")

@@ -111,6 +111,9 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
 IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key k
     --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github are all given
     leave out --commit-through, or the others: the author is whom the token belongs to, and GitHub signs the commit
+IMAGE_UPDATE_APPLICATIONS=cluster lint /no/such/folder
+    '/no/such/folder' does not exist here
+    name a file or folder of manifests that this step can see, or - for stdin
 rollback web --to 0-back --applications /tmp
     --to: '0-back' is not a version to go back to
     write a tag, tag@sha256:…, previous, or 3-back
