@@ -194,7 +194,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
             )
         raise Malformed(
             f"{shortened(text)!r}: {shortened(piece)!r} cannot be part of an image's name",
-            "a part has letters and digits, with single '.', '_', '__' or '-' between them; a colon stands before the "
+            "a part has letters and digits, with single '.', '_', '__' or '-' between them; a colon comes before the "
             "tag, a comma between two images",
         )
     if len(repository) > _LONGEST_REPOSITORY:
@@ -215,7 +215,7 @@ def _refuse_scheme(reference: str, text: str) -> None:
 def _bad_tag(tag: str, text: str) -> Malformed:
     if not tag:
         return Malformed(
-            f"{shortened(text)!r}: nothing follows the colon", "write the tag behind it, or leave out the colon"
+            f"{shortened(text)!r}: nothing follows the colon", "write the tag after it, or leave out the colon"
         )
     if "/" in tag:
         return Malformed(

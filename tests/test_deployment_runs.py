@@ -112,5 +112,7 @@ def test_what_was_built_has_to_be_known(tmp_path: Path, server: ArgoCDServer, gi
         assert missing in result.stderr
     nonsense = run("--deployments", "--source-repository", "nonsense", env=actions(server, github))
     assert nonsense.code == 2
-    assert "--source-repository: no deployment is shown for 'nonsense': it is no https or ssh URL" in nonsense.stderr
+    assert (
+        "--source-repository: no deployment is shown for 'nonsense': it is not an https or ssh URL" in nonsense.stderr
+    )
     assert (git(repo, "rev-list", "--count", "main"), github.seen) == ("1", [])

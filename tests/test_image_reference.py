@@ -313,7 +313,7 @@ def test_parses_an_entry(text: str, alias: str, name: str, constraint: str, dige
         ("a/b@", "a digest is written sha256:…"),
         ("a/b@latest", "a digest is written sha256:…"),
         ("nginx redis", "a comma between two images"),
-        ("nginx^1.0", "a colon stands before the tag"),
+        ("nginx^1.0", "a colon comes before the tag"),
         ("a=b=nginx:1", "a part has letters"),
     ],
 )

@@ -41,7 +41,7 @@ def parse_credential_source(spec: str, *, prefix_required: bool = False) -> Cred
         registry, rest = "", spec
     word, colon, place = rest.partition(":")
     if not colon or not place or ":" in place:
-        raise Malformed(f"{shortened(spec)!r} is no credential source", HINT)
+        raise Malformed(f"{shortened(spec)!r} is not a credential source", HINT)
     kind = word.lower()
     if kind == "env":
         return CredentialSource("env", registry, env=place)

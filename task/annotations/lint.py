@@ -219,7 +219,7 @@ def _key(app: Application, key: str) -> Iterator[Finding]:
         yield _finding(app, key, "error" if wrong else "warning", doubtful.message, doubtful.hint)
     elif key not in app.from_resource and not NAME.fullmatch(key):
         fixed = key.replace("/", "_")
-        message = f"Kubernetes refuses the annotation {key!r}: behind the prefix, a name has up to 63 letters, digits, "
+        message = f"Kubernetes refuses the annotation {key!r}: after the prefix, a name has up to 63 letters, digits, "
         hint = f"write {fixed}" if NAME.fullmatch(fixed) else "use a shorter alias, of letters and digits"
         yield _finding(app, key, "error", f"{message}'-', '_' and '.'", hint)
     elif (key in OURS or known in OURS) and key not in app.from_resource:  # but AIU reads its own resource

@@ -205,7 +205,7 @@ class _Branch:
         """Return why there is nothing in a folder."""
         shown = repr(path[:_LONGEST])
         if any(one in self._known for one in accumulate(path.split("/"), posixpath.join)):
-            return f"{shown} is no folder on {self.name} of {self.repo}"
+            return f"{shown} is not a folder on {self.name} of {self.repo}"
         return f"{self.name} of {self.repo} has no files in {shown}"
 
     def kind(self, folder: Deployed) -> Kind | None:

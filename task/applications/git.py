@@ -60,7 +60,7 @@ class GitManifests:
             if not files:
                 raise SourceError(
                     f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
-                    hint="check the path behind // and ?ref=",
+                    hint="check the path after // and ?ref=",
                 )
             yield from self._found(snapshot, files)
         finally:

@@ -81,7 +81,7 @@ def needed(
                 whole.append(there)
             if not any(not there or one.startswith(f"{there}/") for one in files):
                 if any(one in links for one in accumulate(there.split("/"), posixpath.join)):
-                    raise Malformed(f"{path}: {entry[:200]!r} is a symbolic link, or lies behind one", _LINKED)
+                    raise Malformed(f"{path}: {entry[:200]!r} is a symbolic link, or is below one", _LINKED)
                 hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
                 raise Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
             waiting.append(there)
@@ -168,7 +168,7 @@ def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
     except Malformed as error:
         raise Malformed(f"{path}: {error.message}", "correct the kustomization") from None
     if not isinstance(data, dict):
-        raise Malformed(f"{path} is no kustomization", "write a mapping with resources")
+        raise Malformed(f"{path} is not a kustomization", "write a mapping with resources")
     return {str(key).lower(): value for key, value in data.items()}
 
 

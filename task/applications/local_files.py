@@ -44,7 +44,7 @@ class LocalFiles:
                 size += len(file.text)
                 found[os.path.relpath(full, self._top).replace(os.sep, "/")] = file
                 if size > LARGEST or len(found) > _MOST:
-                    raise Malformed(f"{start} holds too much to be rendered", "name a smaller folder")
+                    raise Malformed(f"{start} has too much to be rendered", "name a smaller folder")
         return found
 
 

@@ -51,7 +51,7 @@ class Manifests:
                 url, mark, query = shown.partition("?")
                 raise UsageError(
                     f"--applications: {shown!r} names a Git repository, and no folder or file in it",
-                    hint=f"write // and the path of the manifests behind it: {url}//apps{mark}{query}",
+                    hint=f"write // and the path of the manifests after it: {url}//apps{mark}{query}",
                 )
             raise UsageError(
                 f"--applications: {self.path!r} does not exist here",

@@ -88,7 +88,7 @@ class Generators:
             )
         body = generator[kinds[0]]
         if not isinstance(body, dict):
-            raise Malformed(f"the generator {kinds[0]} is no mapping")
+            raise Malformed(f"the generator {kinds[0]} is not a mapping")
         rows = _MAKERS[kinds[0]](self, body, depth)
         selector = generator.get("selector")
         chosen = []
@@ -123,7 +123,7 @@ class Generators:
         rows: list[Params] = []
         for at, element in enumerate(_listed(body, "elements")):
             if not isinstance(element, dict):
-                raise Malformed(f"error unmarshling list element: element {at + 1} is no mapping")
+                raise Malformed(f"error unmarshling list element: element {at + 1} is not a mapping")
             self.filler.budget.read(_size(element))
             rows.append(go_value(element) if self.filler.go else _texts(element, at + 1))
         if body.get("elementsYaml"):
@@ -139,7 +139,7 @@ class Generators:
         if listed is None:
             return []
         if not isinstance(listed, list) or not all(isinstance(element, dict) for element in listed):
-            raise Malformed("error unmarshling decoded ElementsYaml: it is no list of mappings")
+            raise Malformed("error unmarshling decoded ElementsYaml: it is not a list of mappings")
         return [go_value(element) for element in listed]
 
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
@@ -290,23 +290,23 @@ def _as_json(filler: Filler, value: Any, params: Params) -> Any:
 
 def _generator(member: Any) -> Mapping[str, Any]:
     if not isinstance(member, dict):
-        raise Malformed("a generator is no mapping")
+        raise Malformed("a generator is not a mapping")
     return member
 
 
 def _mapped(body: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = body.get(key) or {}
     if not isinstance(found, dict):
-        raise Malformed(f"{key} is no mapping")
+        raise Malformed(f"{key} is not a mapping")
     return found
 
 
 def _listed(body: Mapping[str, Any], key: str) -> list[Any]:
     found = body.get(key)
     if found is not None and not isinstance(found, list):
-        raise Malformed(f"{key} is no list")
+        raise Malformed(f"{key} is not a list")
     if key in ("directories", "files") and not all(isinstance(one, dict) for one in found or ()):
-        raise Malformed(f"an entry of {key} is no mapping")
+        raise Malformed(f"an entry of {key} is not a mapping")
     return found or []
 
 
@@ -323,12 +323,12 @@ def _texts(element: Mapping[str, Any], number: int) -> Params:
     for key, value in element.items():
         values = {f"values.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
         if key == "values" and not isinstance(value, dict):
-            raise Malformed(f"error parsing values map: of element {number}, 'values' is no mapping")
+            raise Malformed(f"error parsing values map: of element {number}, 'values' is not a mapping")
         if key != "values" and isinstance(value, dict):
             values = {key: value}
         for name, one in values.items():
             if not isinstance(one, str):
-                message = f"error parsing value as string: of element {number}, {name!r} is no text"
+                message = f"error parsing value as string: of element {number}, {name!r} is not text"
                 raise Malformed(message, "put it in quotes, or set goTemplate: true")
             row[name] = one
     return row

@@ -93,7 +93,7 @@ def _rows(
         raise Malformed("the ApplicationSet has no generators", "see the ApplicationSet specification")
     for generator in listed:
         if not isinstance(generator, dict):
-            raise Malformed("a generator is no mapping")
+            raise Malformed("a generator is not a mapping")
         own = next((body.get("template") for body in generator.values() if isinstance(body, dict)), None)
         template = _overridden(own, common) if isinstance(own, dict) else common
         try:
@@ -148,7 +148,7 @@ def _patched(filled: dict[str, Any], patch: str, row: Params, filler: Filler) ->
     if data is None:
         return filled
     if not isinstance(data, dict) or not all(isinstance(data.get(key) or {}, dict) for key in ("metadata", "spec")):
-        raise Malformed(f"invalid templatePatch {text[:200]!r}: it is no mapping like an Application")
+        raise Malformed(f"invalid templatePatch {text[:200]!r}: it is not a mapping like an Application")
     filler.budget.read(len(text))
     result: dict[str, Any] = _merge_patch(filled, data)
     result = {"metadata": result.get("metadata") or {}, "spec": result.get("spec") or {}}
@@ -190,5 +190,5 @@ def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Malformed(f"{key} is no mapping", "see the ApplicationSet specification")
+        raise Malformed(f"{key} is not a mapping", "see the ApplicationSet specification")
     return value

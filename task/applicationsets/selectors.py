@@ -14,17 +14,19 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return True
     if not isinstance(selector, dict):
-        raise Malformed("error parsing label selector: it is no mapping")
+        raise Malformed("error parsing label selector: it is not a mapping")
     wanted, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
     if not isinstance(wanted, dict) or not isinstance(expressions, list):
-        raise Malformed("error parsing label selector: matchLabels is no mapping, or matchExpressions no list")
+        raise Malformed("error parsing label selector: matchLabels is not a mapping, or matchExpressions is not a list")
     for key, value in wanted.items():
         if labels.get(key) != value:
             return False
     for expression in expressions:
         values = expression.get("values") or [] if isinstance(expression, dict) else None
         if not isinstance(values, list):
-            raise Malformed("error parsing label selector: an expression is no mapping, or its values are no list")
+            raise Malformed(
+                "error parsing label selector: an expression is not a mapping, or its values are not a list"
+            )
         key, operator = str(expression.get("key")), expression.get("operator")
         if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             raise Malformed(f'error parsing label selector: "{operator}" is not a valid label selector operator')

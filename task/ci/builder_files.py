@@ -23,7 +23,9 @@ def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
                 hint="name the file that the build wrote; this step must see it (a workspace, an artifact)",
             ) from None
         except ValueError:  # a null byte
-            raise UsageError(f"--images-from: {path!r} is no path", hint="name the file that the build wrote") from None
+            raise UsageError(
+                f"--images-from: {path!r} is not a path", hint="name the file that the build wrote"
+            ) from None
         try:
             files.append(built(data.decode()))
         except UnicodeDecodeError:

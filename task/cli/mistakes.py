@@ -87,7 +87,7 @@ def _unknown_option(name: str, command: str, options: Mapping[str, Collection[st
         hint = f"{hint}; {called} --help-all shows the options of {command}"
         return UsageError(f"{command} has no {name}", hint=hint if len(others) > 1 else hint.replace("have", "has", 1))
     if not command and (owner := next((other for other, flags in options.items() if name in flags), "")):
-        return UsageError(f"{name} stands before the command", hint=f"write it behind: image-update {owner} {name} …")
+        return UsageError(f"{name} comes before the command", hint=f"write it after: image-update {owner} {name} …")
     # The beginning of a name says more than a likeness: --app means --application, not --tag.
     begun = sorted((flag for flag in options.get(command, ()) if flag.startswith(name)), key=len)
     near = begun[:1] or get_close_matches(name, options.get(command, ()), n=1)

@@ -190,7 +190,7 @@ def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping
             raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
     if not (_is_remote(repository) or _is_remote(rewritten(repository, settings.git.rewrites))):
         hint = "write it as https://host/owner/repository: it is the repository of the source code"
-        message = f"--source-repository: no deployment is shown for {repository!r}: it is no https or ssh URL"
+        message = f"--source-repository: no deployment is shown for {repository!r}: it is not an https or ssh URL"
         raise UsageError(message, hint=hint)
     of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
     ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
@@ -239,7 +239,7 @@ def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     git, build = settings.git, settings.build
     for key, _ in git.trailers:
         if not TRAILER_KEY.fullmatch(key):
-            raise UsageError(f"--trailer: {key!r} is no key", hint="letters, digits and dashes only: Ticket=ABC-1")
+            raise UsageError(f"--trailer: {key!r} is not a key", hint="letters, digits and dashes only: Ticket=ABC-1")
     if build.commit and build.commit != origin.commit.lower():
         origin = Origin(run=origin.run)
     commit, repository = build.commit or origin.commit, build.repository or without_login(origin.repository)

@@ -137,7 +137,7 @@ def grow(tree: Tree, section: Section, items: Sequence[Data], path: str) -> Tree
 def _refuse_alias(tree: Tree, document: Document, node: Node, path: str) -> None:
     if node.kind == "alias":
         raise TargetError(
-            f"line {tree.line(node)}: *{node.value} stands for a shared list", hint="write it out", subject=path
+            f"line {tree.line(node)}: *{node.value} refers to a shared list", hint="write it out", subject=path
         )
     alone(tree, document, node)
 

@@ -61,7 +61,7 @@ def read(files: Files, target: Target) -> Reading:
 
 def _no_such_image(target: Target) -> TargetError:
     name = target.keys.manifests_name or target.image.name
-    hint = "name the folder (manifests:<path>), or the image as it stands there (<alias>.manifests.image-name)"
+    hint = "name the folder (manifests:<path>), or the image as it is written there (<alias>.manifests.image-name)"
     return TargetError(f"no container in the manifests has the image {name}", hint=hint, subject=target.path or "/")
 
 

@@ -104,7 +104,7 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
     words = _words(tree, fields := _fields(tree, node, what, WRITTEN))
     number = words.get("sequence", "")
     if number and not _SEQUENCE.fullmatch(number):
-        raise _wrong(tree, fields["sequence"], f"sequence: {number[:50]!r} is no number", "write up to 20 digits")
+        raise _wrong(tree, fields["sequence"], f"sequence: {number[:50]!r} is not a number", "write up to 20 digits")
     names = ("counter", "commit", "repository", "created")
     build = Build(int(number) if number else None, *(words.get(name, "") for name in names))
     written = Written(words.get("tag", ""), words.get("digest", ""), build)

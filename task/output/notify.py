@@ -37,7 +37,7 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
         return
     parts = split(url)
     if parts.scheme not in ("https", "http") or not parts.host or not url.isprintable() or " " in url:
-        raise UsageError("--cloudevent-url: this is no https or http URL", hint="write https://HOST/PATH")
+        raise UsageError("--cloudevent-url: this is not an https or http URL", hint="write https://HOST/PATH")
     if parts.login:
         raise UsageError(
             "--cloudevent-url: the URL contains a login, which everybody can read", hint=f"give a token by {TOKEN}"

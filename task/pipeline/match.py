@@ -102,7 +102,7 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
                 problems.append(told)
     for name in images:
         if name not in known:
-            hint = "name an alias of the annotation image-list, or the image as it stands there"
+            hint = "name an alias of the annotation image-list, or the image as it is written there"
             problems.append(Problem("", "annotation", f"--image {name}: none of these Applications has it", hint))
     return Matched(tuple(asks), (), tuple(problems))
 

@@ -93,7 +93,7 @@ def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[li
         problems.append(_no_target(promotion, apps, giving))
     for name in promotion.images:
         if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
-            hint = "name an alias of the annotation image-list, or the image as it stands there"
+            hint = "name an alias of the annotation image-list, or the image as it is written there"
             problems.append(Problem("", "annotation", f"--image {name}: no source has it", hint))
     return pairs, problems
 

@@ -62,7 +62,7 @@ def script(path: str, environ: Mapping[str, str]) -> str:
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(f"ext:{path[:200]} is not an absolute path", hint="write ext:/path/of/script")
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
-        raise RegistryAccessError(f"ext:{path} is no program", hint="mount it, and make it executable")
+        raise RegistryAccessError(f"ext:{path} is not a program", hint="mount it, and make it executable")
     code, out, _ = _run("script", path, (), "", environ)
     if code != 0:
         raise RegistryAccessError(f"ext:{path} failed (exit code {code})", hint="try it by hand")

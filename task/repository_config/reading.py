@@ -294,7 +294,7 @@ class _Reader:
     def _group(self, node: Node, what: str) -> Grouping:
         text = self._text_of(node, what)
         if text not in GROUPS:
-            raise self._wrong(node, f"{what}: {shortened(text, 50)!r} is no group", f"write {', '.join(GROUPS)}")
+            raise self._wrong(node, f"{what}: {shortened(text, 50)!r} is not a group", f"write {', '.join(GROUPS)}")
         return GROUPS[text]
 
     def _fields(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:

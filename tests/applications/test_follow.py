@@ -278,9 +278,9 @@ def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(tmp
     ("path", "told"),
     [
         ("gone", "main of REPO has no files in 'gone'"),
-        ("apps/a.yaml", "'apps/a.yaml' is no folder on main of REPO"),
-        ("apps/a.yaml/deep", "'apps/a.yaml/deep' is no folder on main of REPO"),
-        ("link", "'link' is no folder on main of REPO"),
+        ("apps/a.yaml", "'apps/a.yaml' is not a folder on main of REPO"),
+        ("apps/a.yaml/deep", "'apps/a.yaml/deep' is not a folder on main of REPO"),
+        ("link", "'link' is not a folder on main of REPO"),
         ("../x", "the path '../x' leads out of the repository"),
     ],
 )

@@ -70,7 +70,7 @@ REMOTE = "is not in the repository"
         ("resources: [../../secrets]", "leads out of the repository"),
         ("resources: [..]\nnamePrefix: a", "has no kustomization.yaml"),
         ("resources: [/etc]", "leads out of the repository"),
-        ("[]", "is no kustomization"),
+        ("[]", "is not a kustomization"),
         ("{", "kustomization.yaml"),
     ],
 )

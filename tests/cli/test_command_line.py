@@ -145,7 +145,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("argv", "message"),
     [
         (["--nonsense"], "there is no option --nonsense; image-update --help shows all options"),
-        (["--log-level", "debug", "run"], "--log-level stands before the command; write it behind: image-update run"),
+        (["--log-level", "debug", "run"], "--log-level comes before the command; write it after: image-update run"),
         (["rum"], "there is no command 'rum'; did you mean run? the commands are run, plan, "),
         (["run", "--app", "x"], "there is no option --app; did you mean --application? "),
         (["run", "--image"], "--image needs a value; image-update run --help-all shows what it takes"),

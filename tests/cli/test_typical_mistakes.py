@@ -38,7 +38,7 @@ run --image ghcr.io/acme/web:1.5.0
     give --applications: cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
     --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
-    write // and the path of the manifests behind it: https://git.example.com/acme/deploy//apps?ref=main
+    write // and the path of the manifests after it: https://git.example.com/acme/deploy//apps?ref=main
 run --image ghcr.io/acme/web:1.5.0 --applications /no/such/folder
     --applications: '/no/such/folder' does not exist here
     name a file or folder of manifests that this step can see, or - for stdin

@@ -23,7 +23,7 @@ ON_PURPOSE = {
     # None: the case answers another question
     "doc-empty-existing": None,  # no image is written there: what a write carries along has its own tests
     "doc-quoting": None,  # six images without a live one: the quoting has its own table
-    "doc-invalid-existing": TargetError,  # a file that is no mapping is refused, not replaced
+    "doc-invalid-existing": TargetError,  # a file that is not a mapping is refused, not replaced
     "doc-other-keys-dropped": {
         "helm": {
             "releaseName": "keep",

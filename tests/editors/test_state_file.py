@@ -278,7 +278,7 @@ def test_every_style_can_be_written(text: str) -> None:
         (IN + "    images: [api]\n", "line 3: images is a list", "key: value"),
         (API_IN + "1.2\n", "line 4: api is a single value", "key: value"),
         (API_IN + "{written: {tag: {a: b}}}\n", "line 4: tag is a mapping", "tag"),
-        (API_IN + "{written: {sequence: 1_0}}\n", "line 4: sequence: '1_0' is no number", "20 digits"),
+        (API_IN + "{written: {sequence: 1_0}}\n", "line 4: sequence: '1_0' is not a number", "20 digits"),
         (API_IN + "{written: {sequence: -1}}\n", "line 4: sequence", "20 digits"),
         (API_IN + "{written: {created: now}}\n", "line 4: created: 'now' is not a time", "2026"),
         (API_IN + "{written: {tag: !!binary aGk=}}\n", "line 4: tag is tagged", "tag"),

@@ -117,10 +117,10 @@ def test_an_authority_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "environ", "words"),
     [
-        ("ftp://x/", {}, "no https or http URL"),
-        ("events", {}, "no https or http URL"),
-        ("https://", {}, "no https or http URL"),
-        ("https://x/a b", {}, "no https or http URL"),
+        ("ftp://x/", {}, "not an https or http URL"),
+        ("events", {}, "not an https or http URL"),
+        ("https://", {}, "not an https or http URL"),
+        ("https://x/a b", {}, "not an https or http URL"),
         ("https://me:s3cret@x/", {}, "the URL contains a login"),
         ("http://broker.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
         ("http://localhost.example.com/", {TOKEN: "s3cret"}, "unencrypted"),

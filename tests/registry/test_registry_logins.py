@@ -264,7 +264,7 @@ def test_secrets_that_annotations_name(text: str, expected: str) -> None:
         ("env:HOME", RegistryError, "not one that annotations may name"),
         ("ext:/bin/true", RegistryError, "--allow-exec"),
         ("vault:x", RegistryError, "unknown kind"),
-        ("x", RegistryError, "no credential source"),
+        ("x", RegistryError, "not a credential source"),
     ],
 )
 def test_what_annotations_may_not_name(text: str, kind: type[TaskError], words: str) -> None:
@@ -304,7 +304,7 @@ def test_a_script_that_was_allowed(tmp_path: Path) -> None:
     [
         ("echo s3cret; exit 3", 0o755, "exit code 3"),
         ("echo s3cret", 0o755, "no user:password"),
-        ("echo a:b", 0o644, "is no program"),
+        ("echo a:b", 0o644, "is not a program"),
     ],
 )
 def test_a_script_that_fails(tmp_path: Path, text: str, mode: int, words: str) -> None:
@@ -323,7 +323,7 @@ def test_a_script_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("path", ["login.sh", "./login.sh", "/bin/../bin/true", "/nonexistent"])
 def test_a_script_is_an_absolute_path(path: str) -> None:
-    with pytest.raises(RegistryError, match=r"absolute|no program"):
+    with pytest.raises(RegistryError, match=r"absolute|not a program"):
         of_annotation(f"ext:{path}", execute=True)
 
 

@@ -159,7 +159,7 @@ def _step(
         # AIU writes the first one, but Helm reads the last.
         if len(twins := values(node, first.name)) > 1:
             lines = " and ".join(str(tree.line(twin)) for twin in twins)
-            raise TargetError(f"the key {first.name} stands in lines {lines}", hint="keep one of them")
+            raise TargetError(f"the key {first.name} is in lines {lines}", hint="keep one of them")
         for index in first.indices:
             items = resolved(document, plain)
             if items.kind != "sequence":
