@@ -58,6 +58,20 @@ def test_base_and_head(tmp_path: Path, branches: Mapping[str, str], text: str | 
     assert git_door.calls.count("fetch") == fetches
 
 
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("head", ["b", "team/b"])
+def test_other_branches_of_the_same_folder_are_not_fetched(tmp_path: Path, head: str) -> None:
+    others = [f"team/{letter}" for letter in "acdef"]
+    repo = repository(tmp_path, {name: f"{name}\n" for name in (head, *others, "c")})
+    with BareRepository(door(), str(repo)) as store:
+        store.snapshot("main", PLACES, head)
+        found = store.head_snapshot(head, PLACES)
+        kinds = git(Path(store._remote.ready()), "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)")
+    assert found is not None
+    assert found.files["web.yaml"].text == f"{head}\n"
+    assert kinds.split().count("commit") == 2
+
+
 @pytest.mark.parametrize("setting", ["uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"])
 def test_servers_that_allow_less(tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", "")

@@ -177,10 +177,10 @@ class Remote:
     def fetch_tips(self, branch: str, head: str, meanwhile: Callable[[], object] | None = None) -> tuple[str, str]:
         """Return the tip of a branch, as `fetch_tip`, and that of a head branch, or "" if there is no such branch.
 
-        A fetch fails if it names a missing branch, but a pattern may match nothing. So the pattern is the name without
-        its last letter.
+        A fetch fails if it names a missing branch, but a pattern may match nothing. This one also matches the branches
+        whose names begin with that of the head branch.
         """
-        pattern = f"+refs/heads/{head[:-1]}*:refs/image-update/heads/*"
+        pattern = f"+refs/heads/{head}*:refs/image-update/heads/x*"
         why = "the tips of the branch and the head branch"
         tip = self._fetch_branch(branch, 1, "base", why, meanwhile, [pattern])
         if not tip:
