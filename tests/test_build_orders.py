@@ -17,7 +17,7 @@ from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import Build, File, Person, Snapshot, Subscription
 from task.pipeline.ask import Ask
-from task.pipeline.changeset import drafts
+from task.pipeline.changeset import prepare_commits
 from task.pipeline.decide import decide
 from task.pipeline.job import Terms, Wording
 from task.pipeline.weigh import Facts
@@ -60,7 +60,7 @@ def after(files: Mapping[str, File], sub: Subscription, text: str, identity: Bui
     terms = Terms(build=identity)
     snapshot = Snapshot("https://git/x", "main", "0" * 40, files)
     decisions = decide(snapshot, [Ask(sub, (parse_image(f"{WEB}:{text}"),))], terms, Facts(ANCESTRY))
-    made, settled = drafts(snapshot, decisions, terms, WORDING)
+    made, settled = prepare_commits(snapshot, decisions, terms, WORDING)
     new = {**files, **{path: file for one in made for path, file in one.changeset.files.items()}}
     rule = [*(one for draft in made for one in draft.decisions), *settled][0].verdict.rule
     return rule, {path: file for path, file in new.items() if file.mode}

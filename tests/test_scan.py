@@ -24,7 +24,7 @@ from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import Answer, File, Person, Question, Snapshot
 from task.pipeline.ask import settled_without_git
-from task.pipeline.changeset import drafts
+from task.pipeline.changeset import prepare_commits
 from task.pipeline.decide import decide
 from task.pipeline.job import Terms, Wording
 from task.pipeline.match import asks_for_all
@@ -425,8 +425,10 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
     }
     answers = registry(given, [replace(question, facts=("digest",)) for question in about])
     facts = Facts(answers={replace(question, facts=()): answer for question, answer in answers.items()})
-    made, settled = drafts(snapshot, decide(snapshot, asks, Terms(), facts), Terms(), Wording(Person("a", "b")))
-    changed = {path: yaml.safe_load(file.text) for draft in made for path, file in draft.changeset.files.items()}
+    made, settled = prepare_commits(
+        snapshot, decide(snapshot, asks, Terms(), facts), Terms(), Wording(Person("a", "b"))
+    )
+    changed = {path: yaml.safe_load(file.text) for one in made for path, file in one.changeset.files.items()}
     wanted = {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}
     assert changed == wanted, (found, settled)
 

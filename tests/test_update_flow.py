@@ -16,7 +16,7 @@ from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import File, Image, Person, Snapshot
 from task.pipeline.ask import Ask, settled_without_git
-from task.pipeline.changeset import drafts
+from task.pipeline.changeset import prepare_commits
 from task.pipeline.decide import decide
 from task.pipeline.job import Terms, Wording
 from task.pipeline.match import asks_for_images
@@ -64,8 +64,8 @@ def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
     asks: list[Ask] = [ask for ask in matched.asks if settled_without_git(ask, Terms()) is None]
     decisions = decide(snapshot, asks, Terms())
-    made, settled = drafts(snapshot, decisions, Terms(), Wording(Person("a", "b")))
-    changed = {path: yaml.safe_load(file.text) for draft in made for path, file in draft.changeset.files.items()}
+    made, settled = prepare_commits(snapshot, decisions, Terms(), Wording(Person("a", "b")))
+    changed = {path: yaml.safe_load(file.text) for one in made for path, file in one.changeset.files.items()}
     return changed, [*matched.decisions, *settled, *(one for draft in made for one in draft.decisions)]
 
 

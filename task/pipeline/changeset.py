@@ -40,7 +40,7 @@ NO_HEADS: Mapping[str, Snapshot] = {}
 
 
 @dataclass(frozen=True)
-class Draft:
+class PreparedCommit:
     """One changeset, and the decisions that it follows."""
 
     changeset: Changeset
@@ -58,9 +58,9 @@ class Draft:
     frozen: bool = False  # whether a freeze covers some of it
 
 
-def drafts(
+def prepare_commits(
     snapshot: Snapshot, moves: Sequence[Move], terms: Terms, wording: Wording, heads: Mapping[str, Snapshot] = NO_HEADS
-) -> tuple[list[Draft], list[Decision]]:
+) -> tuple[list[PreparedCommit], list[Decision]]:
     """Return a changeset for each head branch that gets something new, and the decisions that need no commit.
 
     `heads` are the head branches that exist. A move whose edit changes nothing becomes `unchanged`, and one whose edit
@@ -82,7 +82,7 @@ def drafts(
             head_commit = None  # the commit goes to the base branch itself
             if name != snapshot.branch:
                 head_commit = heads[name].tip if name in heads else ""
-            made.append(replace(_draft(snapshot, name, head_commit, files, done, wording), strays=tuple(strays)))
+            made.append(replace(_prepare(snapshot, name, head_commit, files, done, wording), strays=tuple(strays)))
         else:
             settled += [move.decision for move in done if not move.kept]
     return made, settled
@@ -181,14 +181,14 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
     return replace(given, author=author, template=template, trailers=tuple(trailers))
 
 
-def _draft(
+def _prepare(
     snapshot: Snapshot,
     head: str,
     head_commit: str | None,
     files: Files,
     done: Sequence[Move],
     wording: Wording,
-) -> Draft:
+) -> PreparedCommit:
     """Return the changeset for one head branch, which is at `head_commit`.
 
     The commit replaces the one on the head branch. If a rollback or a hold waits there, the new message names it first,
@@ -213,7 +213,7 @@ def _draft(
     news = tuple(one.decision for one in done if not one.kept)
     changed = tuple(one for one in named if one.changes)
     of_holds = tuple(hold_changes(snapshot.files, files))
-    return Draft(
+    return PreparedCommit(
         changeset,
         news,
         message.warning,

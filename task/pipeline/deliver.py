@@ -16,7 +16,7 @@ from task.model import Answer, Commit, Decision, Question, Snapshot, Verdict
 from task.output.diff import unified_diff
 from task.pipeline.ask import Ask, settled_without_git
 from task.pipeline.atomic import stop_all
-from task.pipeline.changeset import Draft, drafts
+from task.pipeline.changeset import PreparedCommit, prepare_commits
 from task.pipeline.contention import Contention
 from task.pipeline.decide import decide, places, questions
 from task.pipeline.existing_heads import ExistingHeads, Gather, read_heads
@@ -47,19 +47,19 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             governed = govern(everyone, snapshot, batch.repository, job)
             snapshot, left = governed.snapshot, {id(ask) for ask in batch.asks}
             asks = tuple(now for ask, now in zip(everyone, governed.asks, strict=True) if id(ask) in left)
-            heads, changes, settled = drafted(replace(batch, asks=asks), governed, gather, contention, job, world)
+            heads, commits, settled = prepare(replace(batch, asks=asks), governed, gather, contention, job, world)
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms))
 
         if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
-            return done.plus(Outcome(stop_all(settled, [one for change in changes for one in change.decisions])))
+            return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))
         done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled)))
-        outpaced: list[Draft] = []
-        for change in changes:
+        outpaced: list[PreparedCommit] = []
+        for prepared in commits:
             try:
-                done = done.plus(_land(change, snapshot, batch, heads, contention.attempts, job, world))
+                done = done.plus(_land(prepared, batch, heads, contention.attempts, job, world))
             except Outpaced:
-                outpaced.append(change)
+                outpaced.append(prepared)
 
         batch = replace(batch, asks=_asks_of(outpaced, batch.asks, asks))
         if batch.asks:
@@ -76,9 +76,9 @@ def branch_of_requests(batch: Batch) -> str:
     return next(iter(heads_of_requests(batch.base, [ask.subscription for ask in batch.asks]).values()), "")
 
 
-def drafted(
+def prepare(
     batch: Batch, governed: Governed, gather: Gather, contention: Contention, job: Job, world: World
-) -> tuple[ExistingHeads, list[Draft], list[Decision]]:
+) -> tuple[ExistingHeads, list[PreparedCommit], list[Decision]]:
     """Return what to commit on this snapshot, and the decisions that need no commit.
 
     `batch` has those of the governed asks that are not delivered yet.
@@ -96,8 +96,8 @@ def drafted(
         moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
         moves = heads.without_declined(moves, world)
-    changes, settled = drafts(snapshot, moves, job.terms, governed.wording, heads.snapshots)
-    return heads, changes, settled
+    commits, settled = prepare_commits(snapshot, moves, job.terms, governed.wording, heads.snapshots)
+    return heads, commits, settled
 
 
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:
@@ -129,39 +129,41 @@ def last_checks(job: Job, wording: Wording, world: World) -> LastChecks:
 
 
 def _land(
-    change: Draft, snapshot: Snapshot, batch: Batch, heads: ExistingHeads, attempt: int, job: Job, world: World
+    prepared: PreparedCommit, batch: Batch, heads: ExistingHeads, attempt: int, job: Job, world: World
 ) -> Outcome:
     """Land one changeset with its request, or predict it for `plan`. A failure is an outcome. Raises `Outpaced`."""
-    if change.warning:
-        world.log("warning", change.warning)
-    head = change.changeset.destination.head
+    if prepared.warning:
+        world.log("warning", prepared.warning)
+    head = prepared.changeset.destination.head
 
     def commit() -> Outcome:
-        return _commit(batch, snapshot, change, attempt, job)
+        return _commit(batch, heads.base, prepared, attempt, job)
 
     try:
         request = heads.requests.get(head)
-        outcome = propose(change, request, job, world, commit) if request else commit()
+        outcome = propose(prepared, request, job, world, commit) if request else commit()
     except TaskError as error:
-        outcome = Outcome(tuple(failed(decision, error) for decision in change.decisions))
-    return replace(outcome, strays=change.strays)
+        outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
+    return replace(outcome, strays=prepared.strays)
 
 
-def _asks_of(changes: Iterable[Draft], asks: Iterable[Ask], governed: Iterable[Ask]) -> tuple[Ask, ...]:
+def _asks_of(commits: Iterable[PreparedCommit], asks: Iterable[Ask], governed: Iterable[Ask]) -> tuple[Ask, ...]:
     """Return the asks whose decisions are in these changesets. `governed` are the same asks, under the config."""
     # Compare by identity: an Application may have two equal subscriptions, and a decision holds that of its ask.
-    subscriptions = {id(decision.subscription) for change in changes for decision in change.decisions}
+    subscriptions = {id(decision.subscription) for prepared in commits for decision in prepared.decisions}
     return tuple(ask for ask, now in zip(asks, governed, strict=True) if id(now.subscription) in subscriptions)
 
 
-def _commit(batch: Batch, snapshot: Snapshot, change: Draft, attempt: int, job: Job) -> Outcome:
+def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt: int, job: Job) -> Outcome:
     """Commit and push one changeset. Raises `Outpaced` if the branch moved meanwhile."""
-    destination = change.changeset.destination
-    landing = (batch.repository.predict if job.dry else batch.repository.land)(change.changeset)
-    landed = landed_of(change.decisions, destination.repo, landing.commit)
+    destination = prepared.changeset.destination
+    landing = (batch.repository.predict if job.dry else batch.repository.land)(prepared.changeset)
+    landed = landed_of(prepared.decisions, destination.repo, landing.commit)
     if not landing.pushed:
         same = Verdict("unchanged", "same", f"the branch {destination.head} already holds exactly this")
-        decisions = (replace(one, verdict=same) if one.verdict.verdict == "update" else one for one in change.decisions)
+        decisions = (
+            replace(one, verdict=same) if one.verdict.verdict == "update" else one for one in prepared.decisions
+        )
         return Outcome(tuple(decisions), (), landed)
     commit = Commit(
         repo=destination.repo,
@@ -169,13 +171,13 @@ def _commit(batch: Batch, snapshot: Snapshot, change: Draft, attempt: int, job: 
         head=destination.head,
         commit=landing.commit or None,
         tree=landing.tree,
-        files=tuple(sorted(change.changeset.files)),
-        applications=tuple(sorted({decision.subscription.application.key for decision in change.decisions})),
+        files=tuple(sorted(prepared.changeset.files)),
+        applications=tuple(sorted({decision.subscription.application.key for decision in prepared.decisions})),
         attempts=attempt,
-        diff=unified_diff(snapshot.files, change.changeset.files) if job.dry else None,
+        diff=unified_diff(snapshot.files, prepared.changeset.files) if job.dry else None,
         through=landing.through,
     )
-    return Outcome(change.decisions, (commit,), landed)
+    return Outcome(prepared.decisions, (commit,), landed)
 
 
 def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:

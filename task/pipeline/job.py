@@ -119,13 +119,13 @@ class Landed:
     application: Application
     repo: str
     commit: str  # the commit that Argo CD has to sync; "" for a live Application that was patched
-    changes: tuple[Decision, ...]
+    decisions: tuple[Decision, ...]
     request: str = ""  # the number of the pull request to merge first
 
     @property
     def arrives(self) -> bool:
         """Whether Argo CD will see this very commit: it is on a branch that the Application follows."""
-        heads = {one.head for one in self.changes if one.head not in ("", one.branch)}
+        heads = {one.head for one in self.decisions if one.head not in ("", one.branch)}
         if not heads:
             return True
         url = normal_url(self.repo)
@@ -135,7 +135,7 @@ class Landed:
     @property
     def written(self) -> bool:
         """Whether an image was written now, and was not there before."""
-        return any(one.verdict.verdict == "update" for one in self.changes)
+        return any(one.verdict.verdict == "update" for one in self.decisions)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from task.forges.proposal import (
 )
 from task.forges.proposed_builds import Builds, build_key
 from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict, Written
-from task.pipeline.changeset import Draft
+from task.pipeline.changeset import PreparedCommit
 from task.pipeline.job import Job, Landed, Outcome
 from task.pipeline.move import Move, failed
 from task.pipeline.ports import Forge, World
@@ -112,14 +112,16 @@ def _closed_for_this(found: Proposed) -> Verdict:
     return Verdict("refuse", "superseded", because)
 
 
-def propose(change: Draft, request: Request, job: Job, world: World, commit: Callable[[], Outcome]) -> Outcome:
+def propose(
+    prepared: PreparedCommit, request: Request, job: Job, world: World, commit: Callable[[], Outcome]
+) -> Outcome:
     """Commit to the head branch, and open or update its request. Do nothing if it is up to date.
 
     If the forge fails, the decisions become errors and the branch stays. The next run continues from there.
     """
-    where = change.changeset.destination
-    if request.found and (stands := _stands(change, request, request.found, job)) != "wanted":
-        return _as_it_stands(change, request.found, stands)
+    where = prepared.changeset.destination
+    if request.found and (stands := _stands(prepared, request, request.found, job)) != "wanted":
+        return _as_it_stands(prepared, request.found, stands)
     outcome = commit()
     landed = outcome.commits[0].commit if outcome.commits else ""
     at = landed or (outcome.landed[0].commit if outcome.landed else request.tip)
@@ -128,47 +130,47 @@ def propose(change: Draft, request: Request, job: Job, world: World, commit: Cal
             raise request.error
         # If the branch had exactly this before, another run pushed it and may have opened the request by now.
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
-        now = request.forge.propose(_proposal(change, at, found, job, world), found)
+        now = request.forge.propose(_proposal(prepared, at, found, job, world), found)
     except TaskError as error:
-        return replace(outcome, decisions=tuple(failed(one, error) for one in change.decisions), landed=())
+        return replace(outcome, decisions=tuple(failed(one, error) for one in prepared.decisions), landed=())
     if now.note:
         world.log("warning", f"{now.url}: {now.note}")
-    commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits) or (_commit(change, at, now),)
+    commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits) or (_commit(prepared, at, now),)
     if now.state != "merged":
-        return Outcome(change.decisions, commits, tuple(replace(one, request=now.number) for one in outcome.landed))
+        return Outcome(prepared.decisions, commits, tuple(replace(one, request=now.number) for one in outcome.landed))
     # The forge may have merged the request at once. Then the commit is on the base branch.
     merged = now.merge_commit or at
     return Outcome(
-        change.decisions,
+        prepared.decisions,
         tuple(replace(one, commit=merged, head=where.base) for one in commits),
         tuple(
-            replace(one, commit=merged, changes=tuple(replace(two, head=where.base) for two in one.changes))
+            replace(one, commit=merged, decisions=tuple(replace(two, head=where.base) for two in one.decisions))
             for one in outcome.landed
         ),
     )
 
 
-def _stands(change: Draft, request: Request, found: Proposed, job: Job) -> str:
+def _stands(prepared: PreparedCommit, request: Request, found: Proposed, job: Job) -> str:
     """Return whether the request is still to be written ("wanted"), or else what `standing` says about it.
 
     A request with conflicts is written again, on the tip of the base.
     """
-    stands = standing(replace(found, head_commit=request.tip or NOWHERE), marker(change.apps, change.hold_changes))
+    stands = standing(replace(found, head_commit=request.tip or NOWHERE), marker(prepared.apps, prepared.hold_changes))
     if stands == "same":
         return "wanted" if request.forge.state(found.number).conflicts else stands
     return "wanted" if job.intent else stands  # a person wants it now, whatever was closed before
 
 
-def _as_it_stands(change: Draft, there: Proposed, stands: str) -> Outcome:
+def _as_it_stands(prepared: PreparedCommit, there: Proposed, stands: str) -> Outcome:
     """Return the outcome if the open request is up to date, or if a person has closed it for this content."""
     if stands != "same":
-        return Outcome(_updates_with(change.decisions, _closed_for_this(there)))
-    decisions = _updates_with(change.decisions, Verdict("unchanged", "same", f"{there.url} proposes exactly this"))
+        return Outcome(_updates_with(prepared.decisions, _closed_for_this(there)))
+    decisions = _updates_with(prepared.decisions, Verdict("unchanged", "same", f"{there.url} proposes exactly this"))
     at = described(there.body)
-    landed = landed_at(decisions, change.changeset.destination.repo, at)
+    landed = landed_at(decisions, prepared.changeset.destination.repo, at)
     return Outcome(
         decisions,
-        (replace(_commit(change, at, there), already_there=True),),
+        (replace(_commit(prepared, at, there), already_there=True),),
         tuple(replace(one, request=there.number) for one in landed),  # a run that waits, waits for the merge
     )
 
@@ -185,36 +187,37 @@ def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[La
     return tuple(Landed(of[0].subscription.application, repo, commit, tuple(of)) for of in apps.values())
 
 
-def _commit(change: Draft, commit: str, request: Proposed) -> Commit:
-    where = change.changeset.destination
-    apps = tuple(sorted({one.subscription.application.key for one in change.decisions}))
+def _commit(prepared: PreparedCommit, commit: str, request: Proposed) -> Commit:
+    where = prepared.changeset.destination
+    apps = tuple(sorted({one.subscription.application.key for one in prepared.decisions}))
     return Commit(where.repo, where.base, where.head, commit or None, "", (), apps, pull_request=request.url)
 
 
-def _proposal(change: Draft, commit: str, found: Proposed | None, job: Job, world: World) -> Proposal:
-    where, wanted, wishes = change.changeset.destination, job.requests, change.wishes
+def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job: Job, world: World) -> Proposal:
+    where, wanted, wishes = prepared.changeset.destination, job.requests, prepared.wishes
     kind, compare = world.compare(where.repo, where.base, where.head)
-    subject, text = message_parts(change.changeset.message)
-    apps = _with_builds(change.apps, proposes(found.body) if found else {})
+    subject, text = message_parts(prepared.changeset.message)
+    apps = _with_builds(prepared.apps, proposes(found.body) if found else {})
     proposed_now = builds(apps)
     refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
-    own = change.templated and bool(change.apps)  # the author's own template, not our text
+    own = prepared.templated and bool(prepared.apps)  # the author's own template, not our text
     words = [text] if own else []
-    words += ["\n".join(change.sentences)] if change.sentences and (change.hold_changes or change.rollbacks) else []
-    of_resources = [label for one in change.decisions for label in one.subscription.application.request_labels]
+    if prepared.sentences and (prepared.hold_changes or prepared.rollbacks):
+        words.append("\n".join(prepared.sentences))
+    of_resources = [label for one in prepared.decisions for label in one.subscription.application.request_labels]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
     links = Links(wanted.source, wanted.run, compare)
     return Proposal(
         repo=where.repo,
         base=where.base,
         head=where.head,
-        title=title(subject) if own else headline(change.command, subject, change.apps, change.rollbacks),
-        body=body(Content(apps, "\n\n".join(words), links, commit, change.hold_changes, refused), kind),
+        title=title(subject) if own else headline(prepared.command, subject, prepared.apps, prepared.rollbacks),
+        body=body(Content(apps, "\n\n".join(words), links, commit, prepared.hold_changes, refused), kind),
         labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
         reviewers=wanted.reviewers or wishes.reviewers or (),
         assignees=wanted.assignees or wishes.assignees or (),
         draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
-        auto_merge=merges and (not change.frozen or bool(change.rollbacks)),  # no forge deploys in a freeze for us
+        auto_merge=merges and (not prepared.frozen or bool(prepared.rollbacks)),  # no forge deploys in a freeze for us
     )
 
 

@@ -14,7 +14,7 @@ from task.pipeline.ask import Ask
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
 from task.pipeline.contention import Contention
 from task.pipeline.decide import places
-from task.pipeline.deliver import branch_of_requests, drafted, failed_asks, gatherer
+from task.pipeline.deliver import branch_of_requests, failed_asks, gatherer, prepare
 from task.pipeline.find import discover
 from task.pipeline.governed import CONFIG, Governed, govern
 from task.pipeline.image_status import image_status, paths_of, unread, with_history, without_git
@@ -119,8 +119,8 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
         if broken:
             decisions = failed_asks(batch.asks, broken, job.terms).decisions
         else:
-            _heads, changes, settled = drafted(batch, governed, gather, contention, job, world)
-            decisions = (*settled, *(one for change in changes for one in change.decisions))
+            _heads, commits, settled = prepare(batch, governed, gather, contention, job, world)
+            decisions = (*settled, *(one for prepared in commits for one in prepared.decisions))
         verdicts = {id(one.subscription): one.verdict for one in decisions}
         rows = [replace(row, would=verdicts.get(id(row.subscription))) for row in rows]
 

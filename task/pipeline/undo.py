@@ -37,7 +37,7 @@ def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> 
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     found, problems = [], []
     for failure in failures:
-        updates = [two for one in failure.landed for two in one.changes if two.verdict.verdict == "update"]
+        updates = [two for one in failure.landed for two in one.decisions if two.verdict.verdict == "update"]
         if not updates:
             problems.append(not_undone(failure.landed[0].application.key, "this run wrote nothing there"))
         for one in updates:

@@ -23,7 +23,7 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
     """The images of one Application that were written, or were there before."""
     found = []
     for one in landed:
-        for decision in one.changes:
+        for decision in one.decisions:
             sub, image = decision.subscription, decision.candidate
             if not (image.tag or image.digest) or decision.verdict.verdict not in ("update", "unchanged"):
                 continue

@@ -116,7 +116,7 @@ class Follow:
             app = members[0].application
             item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
             if item is not None:
-                updates = [two for one in members for two in one.changes if two.verdict.verdict == "update"]
+                updates = [two for one in members for two in one.decisions if two.verdict.verdict == "update"]
                 changes = [change_of(two) for two in updates]
                 kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
@@ -146,7 +146,7 @@ class Follow:
         awaited = [one for one in (*there, *merged) if self._follows(one)]
         for one in landed:
             if one not in there and not one.request:
-                head = next(two.head for two in one.changes if two.head)
+                head = next(two.head for two in one.decisions if two.head)
                 self._untold(one, f"nothing is rolled out before {head} is merged")
         if awaited:
             self._guarded(lambda: self._wait(awaited), "error")
@@ -212,7 +212,7 @@ class Follow:
         """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
         if not one.commit:
             return judge_of(lambda _any: True, spec=True)
-        sub = one.changes[0].subscription
+        sub = one.decisions[0].subscription
         return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
 
 

@@ -14,7 +14,7 @@ from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
 from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Snapshot
 from task.pipeline.ask import Ask
-from task.pipeline.changeset import Draft, drafts
+from task.pipeline.changeset import PreparedCommit, prepare_commits
 from task.pipeline.deliver import deliver
 from task.pipeline.discover import Scope
 from task.pipeline.job import Job, Stray, Terms, Wording
@@ -120,12 +120,12 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
         def land(self, change: Changeset) -> Landing:
             raise RepositoryError(f"a hook refuses {change.destination.head}")
 
-    def with_strays(*args: Any) -> tuple[list[Draft], list[Decision]]:
-        changes, settled = drafts(*args)
+    def with_strays(*args: Any) -> tuple[list[PreparedCommit], list[Decision]]:
+        changes, settled = prepare_commits(*args)
         stray = Stray(changes[0].decisions[0].subscription, "f.yaml", (("a", "# from the Application"),))
         return [replace(change, strays=(stray,)) for change in changes], settled
 
-    monkeypatch.setattr("task.pipeline.deliver.drafts", with_strays)
+    monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_strays)
     outcome = deliver(batch(Refusing((), {})), JOB, world())
     assert {one.verdict.verdict for one in outcome.decisions} == {"error"}
     assert [stray.file for stray in outcome.strays] == ["f.yaml", "f.yaml"]
