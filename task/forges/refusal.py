@@ -110,10 +110,10 @@ def limited(answer: Response) -> float | None:
 def wait_of(answer: Response) -> float:
     """Seconds until a limit on requests lets us in again, as the answer's headers say it; a minute without a word."""
     headers = answer.headers
-    if (after := headers.get("Retry-After", "").strip()).isdigit():
+    if (after := headers.get("Retry-After", "").strip()).isdecimal():
         return float(after)
     reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
-    return max(0.0, float(reset) - time.time()) + 1 if reset.isdigit() else _UNKNOWN_WAIT
+    return max(0.0, float(reset) - time.time()) + 1 if reset.isdecimal() else _UNKNOWN_WAIT
 
 
 def words(answer: Response, token: Secret = Secret("")) -> str:

@@ -222,6 +222,11 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
            (("x-ratelimit-remaining", "0"), ("Retry-After", "900"))), NotDoneError, "in 900 seconds"),
     (Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "900"),)),
      NotDoneError, "in 900 seconds"),
+    # a digit for str.isdigit, and no number
+    (Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "\u00b2"),)),
+     NotDoneError, "in 60 seconds"),
+    (Reply(403, {"message": "Limited"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "\u00b2"))),
+     NotDoneError, "in 60 seconds"),
     (Reply(200, {"errors": "no list"}), UnreachableError, "not understood"),
     (Reply(200, {"data": {"createCommitOnBranch": {"commit": {"oid": "\x1b[2J"}}}}),
      UnreachableError, "not understood"),
