@@ -215,3 +215,18 @@ def test_a_server_that_gives_no_single_objects(tmp_path: Path, monkeypatch: pyte
         assert [text for _, text in store.earlier("main", target("a"))][:2] == ["3\n", "2\n"]
     with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "third")) as store:
         assert [one.text for one in store.written("main", [target("a")], 2)[target("a")]] == ["3\n", "2\n"]
+
+
+NOTES = [b"\0" * 46, b"\xff\xfe whole", b"0123", b"main whole", b"0" * 40 + b" trees", b"a" * 64 + b" trees"]
+
+
+@pytest.mark.parametrize("tip", NOTES, ids=range(len(NOTES)))
+def test_a_note_that_is_none_is_passed_over(repo: Path, tmp_path: Path, tip: bytes) -> None:
+    """As a crash of the machine may leave it, whose disk had not been written yet."""
+    cache = tmp_path / "cache"
+    land(repo, cache, "1\n")
+    (note,) = cache.rglob("tip")
+    note.write_bytes(tip)
+    for text in ("2\n", "3\n"):
+        landing, _ = land(repo, cache, text)
+        assert landing.commit == git(repo, "rev-parse", "main")

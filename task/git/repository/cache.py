@@ -6,6 +6,7 @@ without a lock. Nothing here is needed: what cannot be read is fetched again, an
 
 import hashlib
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -15,6 +16,10 @@ from task.files import remove_folder
 
 _MOST = 100  # packs, because git looks into each of them. Later packs need earlier ones, so all are removed together.
 _PIECE = 1 << 20  # bytes
+_LONGEST = 100  # bytes of the note about the last tip
+_NOTES = {
+    name: re.compile(rb"([0-9a-f]{%d}) (whole|trees)\s*" % length) for name, length in (("sha1", 40), ("sha256", 64))
+}
 _KINDS = (".rev", ".promisor", ".pack", ".idx")  # git sees a pack once its .idx is there
 
 
@@ -51,10 +56,13 @@ class Cache:
         return ""
 
     def kept(self) -> Kept:
-        """Return the last tip that was kept. Git tells the server about it, and gets only what is new."""
-        with suppress(OSError), open(f"{self.objects}/tip", encoding="ascii") as file:
-            tip, _, how = file.read().strip().partition(" ")
-            return Kept(tip, how == "whole")
+        """Return the last tip that was kept. Git tells the server about it, and gets only what is new.
+
+        After a crash of the machine, anything may be in the file.
+        """
+        with suppress(OSError), open(f"{self.objects}/tip", "rb") as file:
+            if note := _NOTES[self._format].fullmatch(file.read(_LONGEST)):
+                return Kept(note[1].decode(), note[2] == b"whole")
         return Kept()
 
     def keep(self, objects: str, kept: Kept) -> None:
