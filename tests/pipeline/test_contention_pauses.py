@@ -8,10 +8,10 @@ from task.pipeline.contention import LONGEST_PAUSE, longest_pause
 @pytest.mark.parametrize(
     ("attempts", "took", "left", "pause"),
     [
-        (1, 0.1, 120.0, 0.3),
-        (2, 0.1, 120.0, 0.45),
-        (4, 1.0, 120.0, 10.125),
-        (5, 1.0, 120.0, LONGEST_PAUSE),
+        (1, 0.1, 120.0, 0.33),
+        (2, 0.1, 120.0, 0.363),
+        (4, 1.0, 120.0, 4.3923),
+        (4, 3.0, 120.0, LONGEST_PAUSE),
         (500, 1.0, 120.0, LONGEST_PAUSE),
         (4, 1.0, 8.0, 2.0),  # time for more attempts is left
     ],
