@@ -12,7 +12,7 @@ from task.pipeline.contention import LONGEST_PAUSE, longest_pause
         (2, 0.1, 120.0, 0.363),
         (4, 1.0, 120.0, 4.3923),
         (4, 3.0, 120.0, LONGEST_PAUSE),
-        (500, 1.0, 120.0, LONGEST_PAUSE),
+        (500, 1.0, 120.0, 3 * 1.1**12),
         (4, 1.0, 8.0, 2.0),  # time for more attempts is left
     ],
 )
