@@ -18,12 +18,12 @@ _JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U
 
 
 def is_name(text: str) -> bool:
-    """Whether a commit may name its author so. Git puts the address between < and >."""
+    """Tell whether a commit's author may have this name. Git puts the address between < and >."""
     return text.isprintable() and not set(text) & set("<>")
 
 
 def is_address(text: str) -> bool:
-    """Whether the text is an e-mail address alone. Git takes any text, but hosts find no person for it."""
+    """Tell whether the text is only an e-mail address. Git accepts any text, but hosts find no person for it."""
     return text.isprintable() and _ADDRESS.fullmatch(text) is not None
 
 

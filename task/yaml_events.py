@@ -20,7 +20,7 @@ Build = Callable[[Iterator[Any]], Any]
 
 
 def parsed(text: str, build: Build) -> Any:
-    """Return the result of `build` on the events of `text`. Raises `NotYaml`.
+    """Call `build` with the events of `text`, and return its result. Raises `NotYaml`.
 
     The text must not begin with a byte order mark, which the parsers do not count.
     """
@@ -48,7 +48,7 @@ def parsed(text: str, build: Build) -> Any:
 
 
 class NotYaml(Malformed):
-    """No parser reads the text; `line` counts from 1, and is 0 if the parser names none."""
+    """No parser can read the text. `line` counts from 1, and is 0 if the parser does not say it."""
 
     def __init__(self, error: Exception) -> None:
         mark = getattr(error, "problem_mark", None)

@@ -75,7 +75,7 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
 
 
 def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
-    """The freezes of the repository's config that hold now, or the mistake in it."""
+    """Yield the freezes of the repository's config that hold now, or the mistake in it."""
     try:
         config = config_in(snapshot.files)
     except TaskError as error:

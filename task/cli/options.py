@@ -169,7 +169,7 @@ def every_choice(context: typer.Context, param: typer.CallbackParam, values: Tex
 
 
 def every_pair(context: typer.Context, param: typer.CallbackParam, values: Texts) -> tuple[tuple[str, str], ...]:
-    """`KEY=VALUE` lines."""
+    """Parse `KEY=VALUE` lines."""
     found = []
     for text in every_line(context, param, values):
         key, equals, value = text.partition("=")
@@ -185,7 +185,7 @@ def _from_variable(context: typer.Context, param: typer.CallbackParam) -> bool:
 
 
 def _is_given(context: typer.Context, param: typer.CallbackParam) -> bool:
-    """Whether the command line has the option, or a variable that is not blank."""
+    """Tell whether the command line has the option, or a variable that is not blank."""
     source = context.get_parameter_source(str(param.name))
     if source is None or source.name == "DEFAULT":
         return False

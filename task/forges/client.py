@@ -228,7 +228,7 @@ class Client:
         raise AssertionError  # pragma: no cover - the last turn returns
 
     def _redirected(self, method: str, path: str, **more: Any) -> Response:
-        """The answer, asked for at the repository's present address.
+        """Return the answer, asked for at the repository's present address.
 
         A forge redirects requests for a repository that was renamed. Gitea answers POST and PATCH like that, too, with
         301 (GitHub: 307); GitLab refuses them (405). So what a redirect tells is kept for all that is asked later.

@@ -144,7 +144,7 @@ class Gitea:
                 return
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
-        """Whether a closed request was closed because its branch was deleted, and by nobody's decision.
+        """Tell whether Gitea closed a request because its branch was deleted, so that nobody decided it.
 
         Gitea notes both on its timeline, one right behind the other and in one person's name. Nothing else tells: the
         request looks as one that a person closed, and one whose branch is deleted later is not noted by Git's push.
@@ -277,7 +277,7 @@ def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str
 
 
 def login(token: ForgeToken) -> Mapping[str, str]:
-    """The header that logs in: a token alone, or a user's name with a password or a token, as Git is given them.
+    """Return the header that logs in: with a token alone, or with a user's name and a password or token.
 
     Gitea takes no password as a token; beside a name it takes either.
     """
@@ -329,7 +329,7 @@ def proposed(pull: Mapping[str, Any]) -> Proposed:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """A project has two parts. Anything before them is the path of Gitea itself."""
+    """Return the two parts of a project. Anything before them is the path of Gitea itself."""
     if len(remote.parts) < PAIR:
         raise names_none("Gitea", "https://gitea.example.com/owner/repository")
     root = web_below(root, remote.parts[:-PAIR])

@@ -48,7 +48,7 @@ class AutoMerge:
         return done
 
     def _merged_now(self, done: Proposed) -> Proposed:
-        """All requirements are met: merge exactly the commit that was read, or join the queue."""
+        """All requirements are met, so merge exactly the commit that was read, or join the queue."""
         path = f"{self._repository}/pulls/{done.number}/merge"
         body = {"sha": done.head_commit, "merge_method": self._methods[0].lower()}
         answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))

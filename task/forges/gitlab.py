@@ -188,7 +188,7 @@ def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str
 
 
 def _state(request: Mapping[str, Any]) -> str:
-    """`locked` means that GitLab is merging the request."""
+    """Return the state. `locked` means that GitLab is merging the request."""
     return {"merged": "merged", "closed": "closed"}.get(request["state"], "open")
 
 

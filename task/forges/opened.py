@@ -45,7 +45,7 @@ class Forges:
         self._others: list[CommentApi | DeploymentApi] = []
 
     def place(self, repo: str, reached: str = "", fails: str = "no pull request is possible") -> ForgeAddress:
-        """Where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
+        """Return where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
 
         `reached` is the URL that it is pushed to, if that is another one. It comes first where it is a forge's; a
         mirror's path or a proxy that no forge is known by leaves it to the repository's own URL. `fails` begins the
@@ -68,7 +68,7 @@ class Forges:
             self.place(repo, reached)
 
     def of(self, repo: str, reached: str = "") -> ForgeApi:
-        """The repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
+        """Return the repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
         place = self.place(repo, reached)
         with self._lock:
             if place not in self._opened:
@@ -76,14 +76,14 @@ class Forges:
             return self._opened[place]
 
     def comments(self, repo: str, reached: str = "") -> RequestComments:
-        """The comments on pull requests of the job's own repository. Raises as `of`."""
+        """Return the comments on pull requests of the job's own repository. Raises as `of`."""
         place = self.place(repo, reached, "no comment can be written")
         api = FORGES[place.forge].comments(self._reach(place, self._tokens.of_the_job(place, "a comment")))
         self._others.append(api)
         return RequestComments(api, place)
 
     def deployments(self, repo: str, reached: str = "") -> RepositoryDeployments:
-        """The deployments of the job's own repository. Raises as `of`."""
+        """Return the deployments of the job's own repository. Raises as `of`."""
         place = self.place(repo, reached, "no deployment can be shown")
         make = FORGES[place.forge].deployments
         if make is None:
@@ -103,7 +103,7 @@ class Forges:
             return self._committing[place]
 
     def place_on_github(self, repo: str, reached: str = "") -> ForgeAddress:
-        """Where the repository is. Raises as `place`, and `ForgeError` if it is not on GitHub."""
+        """Return where the repository is. Raises as `place`, and `ForgeError` if it is not on GitHub."""
         place = self.place(repo, reached, "GitHub's API cannot commit")
         if place.forge != "github":
             raise ForgeError(
@@ -186,13 +186,13 @@ class RepositoryDeployments:
         self._numbers: dict[str, str] = {}  # by environment
 
     def begin(self, deployment: Deployment) -> None:
-        """A new deployment, in this state."""
+        """Begin a deployment in this state."""
         self._numbers[deployment.environment] = understood(self._host, lambda: self._api.begin(deployment))
 
     def end(self, deployment: Deployment, *, begun: bool) -> bool:
-        """The deployment that began has this state now, or (not `begun`) that of an earlier run. Whether there is one.
+        """Set the state of the deployment that began, or (not `begun`) of an earlier run's.
 
-        It is the newest one for the same commit and environment.
+        Return whether there is one. An earlier run's is the newest one for the same commit and environment.
         """
         name = deployment.environment
         number = self._numbers[name] if begun else understood(self._host, lambda: self._api.find(deployment))
@@ -201,12 +201,12 @@ class RepositoryDeployments:
         return number != ""
 
     def sum_up(self, status: CommitStatus) -> None:
-        """What the commit shows of all of them together, where the forge has that beside deployments."""
+        """Set the commit's status for all of them together, if the forge has that besides deployments."""
         self._api.sum_up(status)
 
 
 def _on_a_host(url: str) -> bool:
-    """Whether a URL names a host. A mirror may lie on a local path, which is on none."""
+    """Tell whether a URL names a host. The URL of a mirror may be a local path, which does not."""
     try:
         remote_of(url)
     except Malformed:

@@ -1,6 +1,6 @@
-"""A repository's URL → where it is: which forge it is on, where its API is, and the project there.
+"""Finds out from a repository's URL which forge it is on, where its API is, and which project it is there.
 
-The URL comes from an Application: nothing of it is trusted to be a path that a server should be asked for.
+The URL comes from an Application, so no part of it is trusted as the path of a request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HINT = (
 
 
 def forge_option(text: str) -> Known:
-    """`NAME` (root "") or `NAME=URL` of `--forge`. Raises `Malformed`."""
+    """Parse `NAME` (root "") or `NAME=URL` of `--forge`. Raises `Malformed`."""
     name, _, root = text.strip().partition("=")
     name = name.strip().lower()
     name = next((forge.name for forge in FORGES.values() if name in forge.aliases), name)
@@ -36,7 +36,10 @@ def forge_option(text: str) -> Known:
 
 
 def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
-    """The forge that the CI system belongs to, by its own variables; Gitea's and Forgejo's speak as GitHub's do."""
+    """Return the forge that the CI system belongs to, from its variables.
+
+    Gitea and Forgejo set GitHub's variables, too.
+    """
     found: list[Known] = []
     gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
     for name, forge in (
@@ -52,10 +55,10 @@ def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
 
 
 def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
-    """Where the repository of this URL is; None if it is not known which forge that host is (`probe` can ask it).
+    """Return where the repository of this URL is, or None if the host's forge is unknown (`probe` can ask it).
 
-    Public hosts first; then `known`; then what the URL's shape and the host's name tell. A `Known` without a root
-    is for every other host. Raises `Malformed` for a URL that names no repository there.
+    Public hosts come first, then `known`, then the URL's shape and the host's name. A `Known` without a root is for
+    every other host. Raises `Malformed` for a URL that does not name a repository there.
     """
     remote = remote_of(url)
     for forge in FORGES.values():
@@ -74,7 +77,10 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
 
 
 def _below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
-    """The parts of the path below a forge's root; None if the repository is not there. ssh knows no root's path."""
+    """Return the parts of the path below a forge's root, or None if the repository is not there.
+
+    An ssh URL does not have the root's path.
+    """
     there = split(root)
     if remote.ssh:
         return remote.parts if there.host == split(remote.root).host else None
@@ -103,10 +109,10 @@ def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def compare_url(place: ForgeAddress, base: str, head: str) -> str:
-    """The page that shows what the head branch changes."""
+    """Return the page that shows what the head branch changes."""
     return FORGES[place.forge].compare.format(place.web, quote(base), quote(head))
 
 
 def commit_url(place: ForgeAddress, commit: str) -> str:
-    """The page of a commit."""
+    """Return the page of a commit."""
     return FORGES[place.forge].commit.format(place.web, path_part(commit))

@@ -18,9 +18,9 @@ LIMITS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1
 def probe(
     remote: RemoteUrl, ca_file: str = "", log: Callable[[str], None] = lambda _line: None, limits: Limits = LIMITS
 ) -> Known:
-    """Which forge a repository's host is, and where its web begins (GitLab and others may live below a path).
+    """Return which forge a host is, and where its web begins (GitLab and others may be below a path).
 
-    Raises `ForgeError` for a host of another kind, `UnreachableError` for one that does not answer.
+    Raises `ForgeError` if the host is of another kind, and `UnreachableError` if it does not answer.
     """
     http = Http(remote.root, ca_file=ca_file, log=log, limits=limits)
     answered = False

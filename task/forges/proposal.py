@@ -67,12 +67,12 @@ class Content:
 
 
 def title(message: str) -> str:
-    """The commit message's first line, as long as forges take, calling nobody."""
+    """Return the commit message's first line, no longer than forges accept, and without mentions."""
     return _calling_nobody(one_line(message.strip().partition("\n")[0], LONGEST_TITLE - 20))[:LONGEST_TITLE]
 
 
 def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()) -> str:
-    """A title that says what changes: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`; of several, their number.
+    """Return a title with the change: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`, or the number of several changes.
 
     `back` are the changes that a person rolled back: the title names them alone, whatever waits beside them, so
     that it stays. `subject` is the commit's, of what a person asked for otherwise.
@@ -85,7 +85,7 @@ def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Seque
 
 
 def _in_short(apps: Sequence[AppChanges]) -> str:
-    """Who gets what, in a few words."""
+    """Return who gets what, in a few words."""
     who = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
     changes = [one for app in apps for one in app.changes]
     images = dict.fromkeys((one.image.name, *_version(one)) for one in changes)
@@ -102,7 +102,7 @@ def _in_short(apps: Sequence[AppChanges]) -> str:
 
 
 def message_parts(message: str) -> tuple[str, str]:
-    """(Subject, what follows it, without the trailers at its end)."""
+    """Return the subject, and the text after it without the trailers at its end."""
     subject, _, rest = message.strip().partition("\n")
     blocks = rest.strip("\n").split("\n\n")
     if all(TRAILER.fullmatch(line) for line in blocks[-1].strip().split("\n")):
@@ -111,9 +111,9 @@ def message_parts(message: str) -> tuple[str, str]:
 
 
 def body(content: Content, forge: str = "") -> str:
-    """Markdown, within the forge's limit: a table of what changes, links, the author's text, and the marks.
+    """Return Markdown within the forge's limit: a table of changes, links, the author's text, and the marks.
 
-    What is too long is cut, and says so; the marks are always whole, at the end.
+    Parts that are too long are cut, with a sign of it. The marks are always whole, at the end.
     """
     longest = LONGEST_BODY.get(forge, LONGEST)
     shape = HIDDEN_WITHOUT_HTML if forge in WITHOUT_HTML else HIDDEN
@@ -137,7 +137,10 @@ def body(content: Content, forge: str = "") -> str:
 
 
 def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
-    """What tells one content from another: SHA-256 of the set of Application, image and version, and what is held."""
+    """Return what distinguishes one content from another.
+
+    It is the SHA-256 of the set of Applications, images and versions, and of what is held.
+    """
     rows = {
         (f"{app.namespace}/{app.name}", one.alias, one.image.identity, *_version(one))
         for app in apps
@@ -147,7 +150,7 @@ def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
 
 
 def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
-    """What each image gets, and of which build that is."""
+    """Return the version and the build that each image gets."""
     return {
         build_key(f"{app.namespace}/{app.name}", one.alias, one.image.identity): Written(*_version(one), one.build)
         for app in apps
@@ -156,31 +159,32 @@ def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
 
 
 def proposes(text: str) -> dict[str, Written]:
-    """The `builds` that a body proposes; nothing where it holds none."""
+    """Return the `builds` that a body proposes. They are empty if it has none."""
     return unpacked(_last(text, BUILDS, BASE64))
 
 
 def refuses(request: Proposed) -> dict[str, Written]:
-    """The `builds` that people have declined, as far as the newest request of a head branch tells."""
+    """Return the `builds` that people have declined, as far as the newest request of a head branch has them."""
     known = unpacked(_last(request.body, DECLINED, BASE64))
     return known | proposes(request.body) if request.state == "closed" else known
 
 
 def marked(text: str) -> str:
-    """The `marker` of the content that a body tells; "" if it holds none."""
+    """Return the `marker` of the content in a body, or "" if there is none."""
     return _hidden(text, MARK)
 
 
 def described(text: str) -> str:
-    """The head commit that a body names; "" if it names none."""
+    """Return the head commit in a body, or "" if there is none."""
     return _hidden(text, DESCRIBED)
 
 
 def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "declined"]:
-    """What the newest request of the head branch means for a content (its `marker`).
+    """Return what the newest request of the head branch means for a content (its `marker`).
 
-    "same": it is open and tells exactly this, nothing is to be done. "declined": a person closed it for exactly this,
-    and it is not opened again. "wanted": anything else; a newer content opens a request or updates the open one.
+    "same": it is open with exactly this content, so nothing is to be done. "declined": a person closed it with
+    exactly this content, and it is not opened again. "wanted": anything else. A newer content opens a request or
+    updates the open one.
     """
     if found is None or marked(found.body) != mark:
         return "wanted"
@@ -191,7 +195,7 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
 
 
 def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequence[str] = (), about: str = "") -> str:
-    """The branch for these Applications (`namespace/name`), always the same: `image-update/<app>-<8 hex>`.
+    """Return the branch for these Applications (`namespace/name`), always the same: `image-update/<app>-<8 hex>`.
 
     `repo` in the form of `task.urls.normal_url`, so that all spellings of a URL give one branch.
     `paths` are what is written: two Argo CDs may share a repository and an Application's name, and each has its own
@@ -207,7 +211,7 @@ def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequen
 
 
 def _hidden(text: str, name: str) -> str:
-    """Ours is the last one: nothing of others stands behind it."""
+    """Return our own value. It is the last one, because nobody else's text comes after it."""
     return _last(text, name, "[0-9a-f]{40,64}")
 
 
@@ -217,7 +221,7 @@ def _last(text: str, name: str, value: str) -> str:
 
 
 def _table(apps: Sequence[AppChanges], room: int) -> str:
-    """As many rows as there is room for, and how many more there are."""
+    """Return as many rows as there is room for, and how many more there are."""
     rows = []
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
@@ -240,13 +244,13 @@ def _version(change: Change) -> tuple[str, str]:
 
 
 def code(text: str) -> str:
-    """Text in code; what would end the code or the cell, and what no screen shows, is no honest value's."""
+    """Return the text as code, with `?` for characters that are invisible or would end the code or the cell."""
     line = one_line(text, LONGEST_CELL)
     return f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`" if line else ""
 
 
 def _fenced(text: str, room: int) -> str:
-    """The author's text as it is, in a block that nothing in it ends."""
+    """Return the author's text in a block that nothing in the text can end."""
     text = _calling_nobody(COMMENT.sub(lambda found: found[0][0] + BREAK + found[0][1:], text.strip()))
     if not text:
         return ""
@@ -264,7 +268,10 @@ def _calling_nobody(text: str) -> str:
 
 
 def link(url: str, name: str = "") -> str:
-    """A link to an http address; anything else as code, since it may be a program for the reader's browser."""
+    """Return a link to an http address.
+
+    Anything else is returned as code, because it may start a program on the reader's computer.
+    """
     if not url.startswith(("https://", "http://")):
         return code(url)
     address = without_login(url)

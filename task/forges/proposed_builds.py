@@ -1,7 +1,7 @@
-"""Which builds a request proposes, as letters that stand hidden in its text.
+"""The builds that a request proposes, hidden in its text as base64.
 
-A person closes a request and deletes its branch: then this text is all that tells what was declined. It is kept on
-every forge, and is where a later run looks whether an event is that build or an older one.
+If a person closes a request and deletes its branch, only this text still has what was declined. Every forge keeps
+it. A later run finds out from it whether an event is for that build or an older one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ Builds = Mapping[str, Written]  # by `build_key`
 
 
 def build_key(application: str, alias: str, image: str) -> str:
-    """What tells an image of an Application (`namespace/name`) from others; `image` is its identity."""
+    """Return a key for an image of an Application (`namespace/name`). `image` is the image's identity."""
     return sha256(f"{application}\n{alias}\n{image}".encode("utf-8", "replace")).hexdigest()[:KEY]
 
 
 def packed(builds: Builds, room: int) -> str:
-    """The builds in letters of base64, at most `room`; "" for none. What does not fit is left out: the last ones."""
+    """Return the builds in base64, in at most `room` characters, or "" if there are none.
+
+    The last ones are left out if they do not fit.
+    """
     rows = list(builds.items())
     while rows:
         groups: dict[Written, str] = {}
@@ -41,7 +44,10 @@ def packed(builds: Builds, room: int) -> str:
 
 
 def unpacked(text: str) -> dict[str, Written]:
-    """What `packed` has made; nothing for any other text. Anybody may write into a request."""
+    """Return the builds from what `packed` made.
+
+    They are empty for any other text, because anybody may write into a request.
+    """
     found: dict[str, Written] = {}
     try:
         for values, keys in json.loads(b64decode(text[:LONGEST], validate=True)):

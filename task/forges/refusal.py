@@ -78,7 +78,7 @@ def valid_token(token: Secret, host: str, forge: str) -> str:
 
 
 def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
-    """The error if there is no answer at all."""
+    """Return the error if there is no answer at all."""
     if error.kind == "tls":
         return CredentialsError(
             f"{error.message}: could not {what}", hint="give its certificate authority: --ca-file FILE"
@@ -87,7 +87,7 @@ def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError
 
 
 def limited(answer: Response) -> float | None:
-    """Seconds to wait where a limit on requests is the reason; None if it is not.
+    """Return the seconds to wait if a limit on requests is the reason, else None.
 
     GitHub answers 403 at its limits, too: the primary by x-ratelimit-remaining, the secondary by Retry-After or
     its words (docs.github.com, "Rate limits for the REST API").
@@ -108,7 +108,10 @@ def limited(answer: Response) -> float | None:
 
 
 def wait_of(answer: Response) -> float:
-    """Seconds until a limit on requests lets us in again, as the answer's headers say it; a minute without a word."""
+    """Return the seconds until a limit on requests allows the next one.
+
+    They are in the answer's headers. Without such a header they are a minute.
+    """
     headers = answer.headers
     if (after := headers.get("Retry-After", "").strip()).isdecimal():
         return float(after)
@@ -117,7 +120,7 @@ def wait_of(answer: Response) -> float:
 
 
 def words(answer: Response, token: Secret = Secret("")) -> str:
-    """What the forge says, on one line and not long; a token that it repeats is blanked."""
+    """Return the forge's message on one short line. A token in it is blanked."""
     try:
         said = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
     except (ValueError, RecursionError):
@@ -129,7 +132,7 @@ def words(answer: Response, token: Secret = Secret("")) -> str:
 
 
 def _texts(said: Any, depth: int = 0) -> Iterator[str]:
-    """All texts in the places where forges put them, whatever they are nested in."""
+    """Yield all texts in the places where forges put them, at any depth."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, list) and depth < 5:  # deep enough for all

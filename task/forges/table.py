@@ -28,7 +28,7 @@ FORGES: Mapping[str, ForgeKind] = {
 
 
 def forge_of(reach: Reach) -> ForgeApi:
-    """The forge of a place. Nothing is asked yet."""
+    """Return the forge of a place, without a request."""
     return Understood(FORGES[reach.place.forge].client(reach), reach.place.host)
 
 
@@ -51,7 +51,7 @@ class Understood:
         return self._read(lambda: self._forge.state(number))
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         self._forge.close()
 
     def _read(self, work: Callable[[], Value]) -> Value:
@@ -59,7 +59,10 @@ class Understood:
 
 
 def understood(host: str, work: Callable[[], Value]) -> Value:
-    """What the work gives. Raises `UnreachableError` for answers of another shape: a proxy or another service's."""
+    """Return the result of the work.
+
+    Raises `UnreachableError` for an answer of another shape, as from a proxy or another service.
+    """
     try:
         return work()
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:

@@ -59,14 +59,14 @@ class Tokens:
             raise UsageError(f"{self._source}: a token is given, but not for which Git host", hint=SHOW)
 
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
-        """The token for the repository that the CI job belongs to: first of all the job's own.
+        """Return the token for the repository that the CI job belongs to: first of all the job's own.
 
-        A token that is given is often for the repository that is written to, and knows no other.
+        A token that the user gives is often only for the repository that is written to.
         """
         return self._of_ci(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
-        """The token for the API of that place; `what` needs it. Raises `CredentialsError` if there is none."""
+        """Return the token for the API of that place; `what` needs it. Raises `CredentialsError` if there is none."""
         if self._secret and any(covers(prefix, place.web) for prefix in self._scope):
             return ForgeToken(self._secret, self._user, self._source)
         for login in self._logins(place.web):
@@ -89,7 +89,7 @@ class Tokens:
 
 
 def covers(prefix: str, web: str) -> bool:
-    """Whether a web address is within a scope: same scheme and host, and whole parts of the path."""
+    """Tell whether a web address is within a scope: same scheme and host, and whole parts of the path."""
     prefix = prefix.strip().rstrip("/")
     if not prefix.startswith(("https://", "http://")):
         return False
@@ -98,7 +98,7 @@ def covers(prefix: str, web: str) -> bool:
 
 
 def _scope(given: ForgeTokenOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """`--forge` with its address, else the URLs that Git's login may be sent to, else the CI system's own server."""
+    """Return the address in `--forge`, else the URLs for Git's login, else the CI system's own server."""
     if given.forge is not None and given.forge.root:
         return (given.forge.root,)
     if given.scope:
@@ -122,7 +122,7 @@ def _read(path: str) -> Secret:
 
 
 def _sound(text: str, where: str) -> Secret:
-    """A token stands in a header: one line of printable ASCII."""
+    """Return the token. Raises `UsageError` if it is not one line of printable ASCII, because it goes into a header."""
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
         raise UsageError(f"{where} must hold exactly one line of letters and digits", hint="give only the token")

@@ -69,7 +69,7 @@ class Access:
         return list(found) if isinstance(found, list) else []
 
     def environment(self) -> dict[str, str]:
-        """The variables for trusted certificate authorities, and for servers without a proxy."""
+        """Return the variables for trusted certificate authorities, and for servers without a proxy."""
         with self._lock:
             bundle = self._bundle()
             # curl sends the login from ~/.netrc to the host

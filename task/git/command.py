@@ -414,7 +414,10 @@ def _head(argv: Sequence[str]) -> str:
 
 @contextmanager
 def _files_left() -> Iterator[None]:
-    """Where a process is started: each takes a dozen open files for a moment."""
+    """Raise our own error if the block has too many open files.
+
+    Starting a process takes a dozen of them for a moment.
+    """
     try:
         yield
     except OSError as error:

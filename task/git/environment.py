@@ -56,7 +56,7 @@ class Login:
 
 
 def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """The host's environment, and ours on top. `protocols`: the only transports that git may use.
+    """Return the host's environment, and ours on top. `protocols`: the only transports that git may use.
 
     No configuration of the user or system is in it. What that says of servers comes with each transfer
     (`login_environment`): it may hold a token, which hooks and signing programs do not need.
@@ -144,13 +144,13 @@ def basic_header(login: Login, url: str) -> tuple[str, str]:
 def login_environment(
     pairs: Pairs, logins: Sequence[Login], *, follow: bool = True, moved: Sequence[tuple[str, str]] = ()
 ) -> dict[str, str]:
-    """The variables that give each login to its URLs only, besides the settings in `pairs`. No argument holds a secret.
+    """Return the variables that give each login only to its URLs, and the settings in `pairs`.
 
-    A later login stands in for an earlier one, and for what the settings say, wherever both would fit: also
-    so that no helper is given it to keep.
+    No argument of a command has a secret. A later login replaces an earlier one, and one of the settings, if both fit.
+    The settings' helpers are replaced, too, so that none of them stores a login.
 
-    Not `follow`: git follows no redirect. It would send `http.extraHeader` along with every request after the first,
-    wherever the first one was redirected to. `moved`: URLs, and where these repositories are now.
+    Without `follow`, git does not follow redirects. It would send `http.extraHeader` along with every request after
+    the first, wherever the first one was redirected to. `moved`: URLs, and where these repositories are now.
     """
     variables: dict[str, str] = {}
     ours: list[tuple[str, str]] = []

@@ -309,7 +309,7 @@ def broke_off(stderr: str) -> bool:
 
 
 def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> TaskError | Outpaced:
-    """What a refused push means: `status` is its line of `push --porcelain`, "" when there was none.
+    """Return what a refused push means. `status` is its line in `push --porcelain`, or "" if there was none.
 
     An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be replaced, so that
     a "non-fast-forward" of the server's own is its rule, and no race.

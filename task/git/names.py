@@ -95,10 +95,10 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
 
 
 def base_branch_name(revision: str) -> str:
-    """The branch that an Application's revision names, without `refs/heads/`. Raises `SourceError` for a commit, too.
+    """Return the branch in an Application's revision, without `refs/heads/`. Raises `SourceError`, also for a commit.
 
-    Only a revision can mean a commit. A branch that `git-branch` names behind the colon is a branch, whatever its
-    letters: Image Updater's own example `main:{{.SHA256}}` makes 64 hexadecimal digits.
+    Only a revision can mean a commit. The text after the colon in `git-branch` is always a branch: Image Updater's
+    own example `main:{{.SHA256}}` makes 64 hexadecimal digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
@@ -107,10 +107,10 @@ def base_branch_name(revision: str) -> str:
 
 
 def branch_name(revision: str) -> str:
-    """The branch that a text names, without `refs/heads/`.
+    """Return the branch in a text, without `refs/heads/`.
 
-    The rules are those of `git check-ref-format --branch`. Raises `SourceError` for what can be no branch: a tag's
-    full name, a version range.
+    The rules are those of `git check-ref-format --branch`. Raises `SourceError` for a text that cannot be a branch,
+    like a tag's full name or a version range.
     """
     name = revision.removeprefix("refs/heads/")
     if name.startswith("refs/"):

@@ -163,7 +163,7 @@ class _PluginLogin:
             self._known = None
 
     def token(self) -> str:
-        """The token; "" if the plugin gives only certificates."""
+        """Return the token; "" if the plugin gives only certificates."""
         self.current()
         known = self._known
         return known.token.reveal() if known else ""
@@ -174,7 +174,7 @@ class _PluginLogin:
         return bool(self._known and self._known.certificate)
 
     def certificate(self) -> tuple[str, Secret]:
-        """The certificate and its key."""
+        """Return the certificate and its key."""
         known = self._known
         return (known.certificate, known.key) if known else ("", Secret(""))
 

@@ -39,7 +39,7 @@ class Seen:
         return (*self.found, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
-        """All images that an Application tracks, by identity."""
+        """Return all images that an Application tracks, by identity."""
         texts = dict.fromkeys(app.annotations.get("image-list", "") for app in (*self.found, *self.skipped))
         entries = [one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)]
         entries += [sub.entry for one in self.subscribed for sub in one.subscriptions]

@@ -8,6 +8,6 @@ from typing import Any
 
 
 def load(name: str) -> Any:
-    """One schema as plain data, by its file's name: `report.v1`, `lint.v1`."""
+    """Return one schema as plain data, by its file's name: `report.v1`, `lint.v1`."""
     with open(os.path.join(os.path.dirname(__file__), f"{name}.json"), encoding="utf-8") as file:
         return json.load(file)

@@ -20,7 +20,7 @@ Repositories = Callable[[str, Subscription | None], Repository]
 
 
 def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expected]:
-    """The images of one Application that were written, or were there before."""
+    """Return the images of one Application that were written, or were there before."""
     found = []
     for one in landed:
         for decision in one.decisions:

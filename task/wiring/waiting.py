@@ -69,7 +69,7 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
 
 
 def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Descends:
-    """Tells how a revision relates to a commit, from Git, with the credentials from options."""
+    """Return a function that asks Git how a revision relates to a commit, with the credentials from the options."""
     clients = once(lambda: GitClients(settings, environ, log, opened))
     return lambda sub, repo, revision, commit: descent(
         lambda: clients().client(repo, sub, None), repo, (revision, commit), log

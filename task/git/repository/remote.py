@@ -325,7 +325,7 @@ class Remote:
         return [(oid, tree, parents) for oid, tree, *parents in map(str.split, lines)]
 
     def ready(self) -> str:
-        """The folder of what was fetched, for a command that contacts no server."""
+        """Return the folder of what was fetched, for a command that does not contact the server."""
         self._folder.complete()
         return self._folder.path
 
