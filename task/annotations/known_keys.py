@@ -104,6 +104,19 @@ def doubt(key: str, names: Names) -> Doubt | None:
         return None
     if len(key) > LONGEST:
         return Doubt("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
+    if found := (
+        _after_an_alias(key, names)
+        or _for_the_application(key)
+        or _misspelt(key, names, known=bool(known))
+        or _after_no_alias(key, names)
+    ):
+        return found
+    guess = nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS), len(key) // 3)
+    hint = f"did you mean {guess}? " if guess else ""
+    return Doubt("unknown", f"unknown annotation {key!r}", f"{hint}See the list of annotations, or remove it", guess)
+
+
+def _after_an_alias(key: str, names: Names) -> Doubt | None:
     # An alias may have dots, so a key may be split in several places. The longest alias comes first.
     for name, rest in _splits(key):
         if name in names.known:
@@ -113,27 +126,34 @@ def doubt(key: str, names: Names) -> Doubt | None:
                 return _former(key, name, rest)
             if near := nearest(rest, IMAGE_KEYS):
                 return _near(key, near, name)
+    return None
+
+
+def _for_the_application(key: str) -> Doubt | None:
     if _normal(key) in FORMER:
         return _former(key, "", key)
-    for _, rest in _splits(key):
-        if rest in APPLICATION_KEYS:
-            return _level(key, rest)
-    # If the key is spelt right, only its prefix can be wrong.
+    return next((_level(key, rest) for _, rest in _splits(key) if rest in APPLICATION_KEYS), None)
+
+
+def _misspelt(key: str, names: Names, *, known: bool) -> Doubt | None:
+    # If the key is spelt right (`known`), only its prefix can be wrong.
     if not known and (near := nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS))):
         return _near(key, near)
     normal = {_normal(name): name for name in sorted(names.known)}
-    for head, rest in _splits(key, "." if known else "._-"):
-        if (alias := normal.get(_normal(head))) and (near := nearest(rest, IMAGE_KEYS)):
+    for prefix, rest in _splits(key, "." if known else "._-"):
+        if (alias := normal.get(_normal(prefix))) and (near := nearest(rest, IMAGE_KEYS)):
             return _near(key, near, alias)
-    # What remains is a per-image key whose prefix is not that of an entry, or an unknown key.
-    for head, rest in reversed(_splits(key)):
+    return None
+
+
+def _after_no_alias(key: str, names: Names) -> Doubt | None:
+    """Return the doubt about a key for one image whose prefix names no entry."""
+    for prefix, rest in reversed(_splits(key)):
         if _normal(rest) in FORMER:
-            return _former(key, head, rest)
+            return _former(key, prefix, rest)
         if near := nearest(rest, IMAGE_KEYS):
-            return _orphan(key, head, near, names)
-    guess = nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS), len(key) // 3)
-    hint = f"did you mean {guess}? " if guess else ""
-    return Doubt("unknown", f"unknown annotation {key!r}", f"{hint}See the list of annotations, or remove it", guess)
+            return _orphan(key, prefix, near, names)
+    return None
 
 
 def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
@@ -158,14 +178,14 @@ def _level(key: str, known: str) -> Doubt:
     return Doubt("level", f"{key} is not read: {known} has no per-image form", hint, known)
 
 
-def _orphan(key: str, head: str, known: str, names: Names) -> Doubt:
-    close = nearest(head, names.shown)
+def _orphan(key: str, prefix: str, known: str, names: Names) -> Doubt:
+    close = nearest(prefix, names.shown)
     aliases = ", ".join(names.shown[:SHOWN]) + (", …" if len(names.shown) > SHOWN else "")
     listed = f"the aliases are {aliases}" if aliases else "no entry has an alias"
-    hint = f"did you mean {close}.{known}? " if close else f"write {head}=<image> in image-list, or remove it; "
+    hint = f"did you mean {close}.{known}? " if close else f"write {prefix}=<image> in image-list, or remove it; "
     return Doubt(
         "orphan",
-        f"{key} is not read: no entry of image-list has the alias {head!r}",
+        f"{key} is not read: no entry of image-list has the alias {prefix!r}",
         f"{hint}{listed[:1].upper() + listed[1:] if close else listed}",
         f"{close}.{known}" if close else "",
     )

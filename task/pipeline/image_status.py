@@ -71,12 +71,17 @@ def paths_of(one: ImageStatus) -> tuple[str, ...]:
     return ((one.in_git.file,) if one.in_git.file else ()) + state
 
 
-def with_history(
-    one: ImageStatus, snapshot: Snapshot, versions: Mapping[str, Versions], most: int, cut: int, terms: Terms
-) -> ImageStatus:
-    """Add the last builds to an image, and the time at which its event was deferred.
+def versions_to_read(builds: int) -> int:
+    """Return how many versions of a file to read if so many builds are to be shown: people edit other lines, too."""
+    return 3 * builds + 1
 
-    `versions` are those of `paths_of`, newest first, at most `cut` of each file.
+
+def with_history(
+    one: ImageStatus, snapshot: Snapshot, versions: Mapping[str, Versions], most: int, terms: Terms
+) -> ImageStatus:
+    """Add the last builds to an image, at most `most`, and the time at which its event was deferred.
+
+    `versions` are those of `paths_of`, newest first, at most `versions_to_read(most)` of each file.
     """
     builds: tuple[PastBuild, ...] = ()
     sub, path = one.subscription, one.in_git.file
@@ -84,7 +89,7 @@ def with_history(
         target = target_of(sub, one.kind, carry=terms.carry)
         of_file = versions.get(path, ())
         said = ((version, earlier_reading(snapshot.files, target, path, version.text or "")) for version in of_file)
-        builds = past_builds(said, most, cut=len(of_file) == cut)
+        builds = past_builds(said, most, cut=len(of_file) == versions_to_read(most))
     since = _deferred_since(one, snapshot, versions.get(state_path(sub), ()))
     return replace(one, builds=builds, deferred_at=since)
 

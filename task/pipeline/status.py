@@ -17,7 +17,7 @@ from task.pipeline.decide import places
 from task.pipeline.deliver import branch_of_requests, failed_asks, gatherer, prepare
 from task.pipeline.find import discover
 from task.pipeline.governed import CONFIG, Governed, govern
-from task.pipeline.image_status import image_status, paths_of, unread, with_history, without_git
+from task.pipeline.image_status import image_status, paths_of, unread, versions_to_read, with_history, without_git
 from task.pipeline.job import Job
 from task.pipeline.live import patch, said_live
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
@@ -25,8 +25,6 @@ from task.pipeline.open_requests import with_requests
 from task.pipeline.ports import Batch, World
 from task.pipeline.questions import subject
 from task.pipeline.scan import scanned
-
-VERSIONS = 3  # versions of a file that are read for each build shown; people edit other lines, too
 
 
 @dataclass(frozen=True)
@@ -129,12 +127,12 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
         problems += unseen
 
     if look.builds and rows:
-        cut = VERSIONS * look.builds + 1
+        most = versions_to_read(look.builds)
         try:
             versions = batch.repository.written(
-                snapshot.branch, tuple(path for row in rows for path in paths_of(row)), cut
+                snapshot.branch, tuple(path for row in rows for path in paths_of(row)), most
             )
-            rows = [with_history(row, snapshot, versions, look.builds, cut, job.terms) for row in rows]
+            rows = [with_history(row, snapshot, versions, look.builds, job.terms) for row in rows]
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
             problems.append(Problem("", error.rule, because, error.hint, exit=int(error.exit)))
