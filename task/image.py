@@ -79,9 +79,7 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
                 f"{shortened(value)!r} is not a JSON list: {problem}", 'write ["image:tag", …]'
             ) from problem
         if not all(isinstance(item, str) for item in items):
-            raise Malformed(
-                f"{shortened(value)!r}: the list holds something other than strings", 'write ["image:tag", …]'
-            )
+            raise Malformed(f"{shortened(value)!r}: not everything in the list is a string", 'write ["image:tag", …]')
         texts += filter(None, map(str.strip, items))
     return tuple(dict.fromkeys(map(parse_image, texts)))
 
@@ -172,7 +170,7 @@ def _split(text: str) -> tuple[str, str | None, str | None]:
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     """Parse a bare name. `any_case` allows upper case. Raises `Malformed`, which quotes the whole `text`."""
     if not name:
-        raise Malformed(f"{shortened(text)!r} names no image", "write [registry/]name:tag")
+        raise Malformed(f"{shortened(text)!r} does not name an image", "write [registry/]name:tag")
     registry, repository = split_registry(name)
     registry = registry.lower() or "docker.io"  # case matters in repositories, but not in host names
     if registry in _HUB:
@@ -199,7 +197,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
         )
     if len(repository) > _LONGEST_REPOSITORY:
         raise Malformed(
-            f"{shortened(text)!r}: the name is longer than {_LONGEST_REPOSITORY} letters", "shorten the name"
+            f"{shortened(text)!r}: the name is longer than {_LONGEST_REPOSITORY} characters", "shorten the name"
         )
     return Image(name, registry, repository)
 

@@ -39,7 +39,7 @@ class Manifests:
             content = sys.stdin.buffer.read(LARGEST + 1)  # one more byte shows that it is too large
             if len(content) > LARGEST:
                 raise UsageError(
-                    f"--applications: stdin holds more than {LARGEST:,} bytes",
+                    f"--applications: stdin has more than {LARGEST:,} bytes",
                     hint="leave out what is not needed: kubectl get --selector, or several runs",
                 )
             return found_in(content, "stdin")

@@ -189,7 +189,7 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
     there = ", ".join(one[:12] for one in revisions_of(view.sync))
     if not there:
         return Rollout("waiting", "Argo CD has not compared yet", stale=True)
-    return Rollout("waiting", f"Argo CD compares with {there}, which is not known to hold the revision", stale=True)
+    return Rollout("waiting", f"Argo CD compares with {there}, which is not known to contain the revision", stale=True)
 
 
 def _looking(view: View) -> bool:

@@ -53,7 +53,7 @@ def built(text: str) -> Built:
     else:
         images = _of_words(text)
     if not images.references and not images.digest:
-        raise Malformed("it names no image", "check that the build pushed one")
+        raise Malformed("it does not name an image", "check that the build pushed one")
     if len(images.references) > MOST:
         raise Malformed(f"{len(images.references)} images are named in it, {MOST} at most are taken", "split the file")
     return images
@@ -104,7 +104,7 @@ def _of_list(items: list[Any]) -> Built:
         raise Malformed("no known builder writes this: a JSON list of mixed things", KNOWN)
     odd = [item for item in items if "type" not in item or not ("name" in item or "path" in item)]
     if odd:
-        raise Malformed(f"no known builder writes this: a JSON list that holds {_seen(odd[0])}", KNOWN)
+        raise Malformed(f"no known builder writes this: a JSON list with {_seen(odd[0])}", KNOWN)
     return _goreleaser(items)
 
 
@@ -162,7 +162,7 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
     of_images = [item for item in items if re.search(r"\bDocker (Image|Manifest)\b", str(item["type"]))]
     if not of_images:
         kinds = ", ".join(repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN])
-        raise Malformed(f"it names no image, only artifacts of other types: {kinds or 'none'}", KNOWN)
+        raise Malformed(f"it does not name an image, only artifacts of other types: {kinds or 'none'}", KNOWN)
     known = []
     for item in of_images:
         extra = item.get("extra")

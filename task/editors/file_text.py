@@ -55,7 +55,7 @@ def text_of(files: Files, path: str) -> str | None:
         )
     if problem or file.text.startswith(_LFS):
         raise TargetError(
-            "is kept in Git LFS: Git holds a pointer, not the text", hint=f"git lfs untrack {path}", subject=path
+            "is kept in Git LFS: Git has only a pointer, not the text", hint=f"git lfs untrack {path}", subject=path
         )
     return file.text
 
@@ -83,7 +83,7 @@ def single(tree: Tree, path: str) -> Document | None:
         return None
     if len(tree.documents) > 1:
         raise TargetError(
-            f"holds {len(tree.documents)} YAML documents", hint="keep one: the others are not read", subject=path
+            f"has {len(tree.documents)} YAML documents", hint="keep one: the others are not read", subject=path
         )
     return rooted(tree.documents[0], path)
 

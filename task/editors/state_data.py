@@ -31,8 +31,7 @@ _SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
 # Singular and plural are treated alike here, because people write `image:` instead of `images:`.
 _STEMS = {word.rstrip("s") for word in _STRUCTURE}
 _MISPLACED = (
-    "the keys there are {}; what is remembered stands below files: <file>: images: <alias>, a hold below its file or "
-    "alias"
+    "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold below its file or alias"
 )
 _TIMES = ("at", "until", "created")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits

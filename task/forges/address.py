@@ -40,4 +40,4 @@ def web_below(root: str, parts: Sequence[str]) -> str:
 
 def names_none(forge: str, shape: str) -> Malformed:
     """Return the error for a URL that is not the address of a repository there."""
-    return Malformed(f"the URL names no repository on {forge}", f"write {shape}")
+    return Malformed(f"the URL does not name a repository on {forge}", f"write {shape}")

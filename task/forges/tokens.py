@@ -125,5 +125,5 @@ def _sound(text: str, where: str) -> Secret:
     """Return the token. Raises `UsageError` if it is not one line of printable ASCII, because it goes into a header."""
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
-        raise UsageError(f"{where} must hold exactly one line of letters and digits", hint="give only the token")
+        raise UsageError(f"{where} must have exactly one line of letters and digits", hint="give only the token")
     return Secret(text)

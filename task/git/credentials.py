@@ -184,7 +184,7 @@ def _line(path: str, option: str) -> Secret:
     text = _text(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
         raise UsageError(
-            f"{option}: {path!r} must hold exactly one line", hint="write only the password or token into it"
+            f"{option}: {path!r} must have exactly one line", hint="write only the password or token into it"
         )
     return Secret(text)
 

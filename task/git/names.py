@@ -59,7 +59,7 @@ def address_of(url: str) -> Address:
     # git passes host and user to ssh, so they must not be options
     if not host or host.startswith("-") or user.startswith("-"):
         raise SourceError(
-            f"{without_login(found.url)!r} names no host", hint="use https://host/path or ssh://host/path"
+            f"{without_login(found.url)!r} does not name a host", hint="use https://host/path or ssh://host/path"
         )
     return found
 
@@ -69,9 +69,7 @@ def _unquoted(text: str) -> str:
         return text
     plain = unquote(text)
     if _has_control(plain):
-        raise SourceError(
-            "the login in the repository URL holds a control character", hint="give credentials by options"
-        )
+        raise SourceError("the login in the repository URL has a control character", hint="give credentials by options")
     return plain
 
 

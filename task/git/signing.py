@@ -105,7 +105,7 @@ class Signer:
             raise _unusable(error) from error
         prints = [line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:")]
         if not prints:
-            raise CredentialsError("the signing key holds no secret key", hint=_ASIDE)
+            raise CredentialsError("the signing key has no secret part", hint=_ASIDE)
         self._name = prints[0]
 
 

@@ -193,7 +193,7 @@ def cluster_access(
     if path:
         raise UsageError(f"the kubeconfig {path!r} has no context", hint="name the one that kubectl uses")
     if environ.get("KUBECONFIG"):
-        raise UsageError("KUBECONFIG names no file that exists", hint=_CHOICES)
+        raise UsageError("no file in KUBECONFIG exists", hint=_CHOICES)
     raise UsageError("there is no cluster to ask: no kubeconfig, and no service account", hint=_CHOICES)
 
 

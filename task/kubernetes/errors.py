@@ -56,7 +56,7 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
         if act.group != "argoproj.io" or act.name:
             return AbsentError(f"there is nothing to {act}", hint="it may have been deleted meanwhile")
         return SourceAccessError(
-            f"Argo CD is not installed here: {origin(answer.url)} knows no {act.resource}.{act.group}",
+            f"Argo CD is not installed here: {origin(answer.url)} does not have {act.resource}.{act.group}",
             hint="check which cluster the kubeconfig names: kubectl config current-context",
         )
     if status == 400 and act.verb == "list":

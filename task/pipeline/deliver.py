@@ -160,7 +160,7 @@ def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt:
     landing = (batch.repository.predict if job.dry else batch.repository.land)(prepared.changeset)
     landed = landed_of(prepared.decisions, destination.repo, landing.commit)
     if not landing.pushed:
-        same = Verdict("unchanged", "same", f"the branch {destination.head} already holds exactly this")
+        same = Verdict("unchanged", "same", f"the branch {destination.head} already has exactly this")
         decisions = (
             replace(one, verdict=same) if one.verdict.verdict == "update" else one for one in prepared.decisions
         )

@@ -175,7 +175,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
             text, position = _class(glob, position + 1)
             runs[-1] += text
         else:
-            letter, position = _letter(glob, position, "a backslash stands at the end")
+            letter, position = _letter(glob, position, "there is a backslash at the end")
             runs[-1] += re.escape(letter)
     if len(runs) == 1:
         return re.compile(runs[0])

@@ -44,7 +44,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     """Return the entries of the file, in its order. Raises `Malformed`, which names the wrong entry."""
     documents = parsed(text.removeprefix("\ufeff"), lambda events: list(_plain(events)))
     if len(documents) > 1:
-        raise Malformed("holds more than one YAML document")
+        raise Malformed("has more than one YAML document")
     data = documents[0] if documents and documents[0] is not None else {}
     if not isinstance(data, dict):
         raise Malformed("is not a mapping with the key registries")

@@ -89,7 +89,7 @@ def descent(git: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) 
     finally:
         lineage.close()
     if kin.why:
-        log("debug", f"whether {revision[:12]} holds {commit[:12]} is not known: {kin.why}")
+        log("debug", f"it is not known whether {revision[:12]} contains {commit[:12]}: {kin.why}")
     return str(kin.order)
 
 

@@ -25,7 +25,7 @@ SEEN = [
     ("application-helm-syncing", "", SECOND, "progressing", True, "the sync is running"),
     ("application-helm-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-helm-healthy", "", SECOND, "waiting", True,
-     "Argo CD compares with a3eaab78ad30, which is not known to hold the revision"),
+     "Argo CD compares with a3eaab78ad30, which is not known to contain the revision"),
     ("application-multi-source-syncing", "", THIRD, "progressing", True, "the sync is running"),
     ("application-multi-source-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-other-namespace", "", FIRST, "synced-and-healthy", True, "synced and healthy"),

@@ -206,7 +206,7 @@ def test_a_short_id_of_several_commits_is_unknown(tmp_path: Path, monkeypatch: p
         ("https://user:secret@127.0.0.1:1/a.git", "could not be reached"),
         ("ext::sh -c evil", "starts a program"),
         ("--upload-pack=evil", "is not a repository URL"),
-        ("ssh://-oProxyCommand=evil/a", "names no host"),
+        ("ssh://-oProxyCommand=evil/a", "does not name a host"),
     ],
 )
 def test_a_repository_that_cannot_be_asked_is_unknown(repository: str, why: str) -> None:

@@ -14,7 +14,7 @@ TREE = "040000"
 def test_a_tree_that_stands_for_ten_billion_files() -> None:
     trees = {str(level): {name: TreeEntry(TREE, str(level + 1)) for name in "0123456789"} for level in range(10)}
     trees["10"] = {"a.yaml": TreeEntry("100644", "blob")}
-    with pytest.raises(SourceError, match="apps holds more than 500000 files and folders") as caught:
+    with pytest.raises(SourceError, match="apps has more than 500000 files and folders") as caught:
         look({"root": {"apps": TreeEntry(TREE, "0")}, **trees}.__getitem__, "root", [Place("apps", "tree")])
     assert caught.value.hint
 

@@ -24,7 +24,7 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
     text, start = tree.text, body(tree.text, node)
     nothing = start >= node.end
     if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and nothing):
-        raise TargetError(f"line {tree.line(node)} does not hold a single value", hint="write `key: value` there")
+        raise TargetError(f"line {tree.line(node)} does not have a single value", hint="write `key: value` there")
     if isinstance(data, bool):
         return Splice(node.start, content_end(text, node), str(data).lower())
     if node.kind == "alias":  # replace the alias itself, so that the anchor and its other uses keep their value

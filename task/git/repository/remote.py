@@ -141,7 +141,7 @@ class Remote:
         if names:
             return names[0], tips[0] if tips else ""
         if lines:
-            raise SourceError("HEAD names no branch", hint="name a branch", subject=self.repo)
+            raise SourceError("HEAD does not name a branch", hint="name a branch", subject=self.repo)
         hint = "push a first commit, or name a branch that exists"
         message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
         raise SourceError(message, hint=hint, subject=self.repo)

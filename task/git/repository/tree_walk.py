@@ -117,7 +117,7 @@ def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tup
         for name, entry in read(oid).items():
             looked += 1
             if looked > MOST:
-                message = f"{blanked(start) or 'the repository'} holds more than {MOST} files and folders"
+                message = f"{blanked(start) or 'the repository'} has more than {MOST} files and folders"
                 raise SourceError(message, hint="name a smaller folder")
             path = f"{folder}/{name}" if folder else name
             if len(path) > LONGEST:
