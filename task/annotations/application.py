@@ -11,6 +11,7 @@ from typing import Any
 
 from task.errors import Malformed
 from task.model import Application, Kind, Parameter, Source
+from task.plain_data import mappings
 
 PREFIX = "argocd-image-updater.argoproj.io/"
 SECTIONS: Mapping[str, Kind] = {
@@ -109,11 +110,11 @@ def _source(raw: object, status_kind: object) -> Source:
         section=section,
         parameters=tuple(
             Parameter(_text(item.get("name")), _text(item.get("value")), item.get("forceString") is True)
-            for item in _mappings(helm.get("parameters"))
+            for item in mappings(helm.get("parameters"))
             if item.get("name")
         ),
         images=tuple(_strings(kustomize.get("images"))),
-        env=tuple((_text(item.get("name")), _text(item.get("value"))) for item in _mappings(plugin.get("env"))),
+        env=tuple((_text(item.get("name")), _text(item.get("value"))) for item in mappings(plugin.get("env"))),
         value_files=tuple(_strings(helm.get("valueFiles"))),
         recurse=sections.get("directory", NOTHING).get("recurse") is True,
     )
@@ -129,10 +130,6 @@ def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise Malformed(f"{key} is not a mapping", "see the Application specification")
     return value
-
-
-def _mappings(raw: object) -> list[Mapping[str, Any]]:
-    return [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
 
 
 def _strings(raw: object) -> list[str]:

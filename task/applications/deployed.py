@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from task.plain_data import elements, mapping
+
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST = 100  # patterns that one pattern with braces may expand to
 _LONGEST = 500  # characters of a pattern
@@ -63,12 +65,12 @@ class NoFolder:
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     """Yield the sources of an Application: folders, charts from Helm repositories, and what a plugin makes."""
-    spec, metadata = _mapping(item, "spec"), _mapping(item, "metadata")
+    spec, metadata = mapping(item.get("spec")), mapping(item.get("metadata"))
     hydrator, several = spec.get("sourceHydrator"), spec.get("sources")
     sources: list[Any] = several if isinstance(several, list) and several else [spec.get("source")]
     if isinstance(hydrator, dict):
         sources = [hydrator.get("drySource")]
-    namespace = _text(_mapping(spec, "destination").get("namespace"))
+    namespace = _text(mapping(spec.get("destination")).get("namespace"))
     for source in sources:
         if not isinstance(source, dict):
             continue
@@ -85,7 +87,7 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
         if posixpath.normpath(path).split("/")[0] == "..":
             yield NoFolder("outside", path)
             continue
-        directory, helm, kustomize = (_mapping(source, key) for key in ("directory", "helm", "kustomize"))
+        directory, helm, kustomize = (mapping(source.get(key)) for key in ("directory", "helm", "kustomize"))
         release, strange = _release(helm, inside, _text(metadata.get("name")), namespace)
         if changed := sorted(key for key, value in kustomize.items() if value and key not in _HARMLESS):
             strange = strange or f"kustomize.{changed[0]}"
@@ -106,7 +108,7 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
 def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
     """Return what Argo CD gives to Helm, and the first key that is not supported here, or ""."""
     files, strange = [], "helm.fileParameters" if helm.get("fileParameters") else ""
-    for file in _list(helm.get("valueFiles")):
+    for file in elements(helm.get("valueFiles")):
         text = _text(file)
         inside = posixpath.normpath(posixpath.join("/", path, text)).lstrip("/")
         if text.startswith("$") or "://" in text or any(char in text for char in "*?["):
@@ -114,7 +116,7 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
         files.append(inside)
     whole = helm.get("valuesObject")
     parameters = []
-    for one in _list(helm.get("parameters")):
+    for one in elements(helm.get("parameters")):
         if isinstance(one, dict) and one.get("name"):
             option = "--set-string" if one.get("forceString") is True else "--set"
             parameters.append((option, _text(one["name"]), _escaped(_text(one.get("value")))))
@@ -147,15 +149,6 @@ def _fits(path: str, pattern: str) -> bool:
         else:
             patterns.append(one)
     return any(fnmatchcase(path, one) for one in patterns)
-
-
-def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = raw.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

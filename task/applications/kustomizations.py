@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from task.errors import Malformed
+from task.plain_data import elements
 from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
@@ -101,7 +102,7 @@ def places(text: str, path: str) -> Iterator[str]:
         if _URL.match(one):
             raise Malformed(f"{path}: {one.strip()[:200]!r} is not in the repository", _NOT_HERE)
     for key in FOLDERS:
-        yield from (one for one in _list(kustomization.get(key)) if isinstance(one, str))
+        yield from (one for one in elements(kustomization.get(key)) if isinstance(one, str))
 
 
 def changes(text: str, namespace: str = "") -> bool:
@@ -129,7 +130,7 @@ def reaches_out(text: str) -> bool:
         kustomization = parsed_kustomization(text, "")
     except Malformed:
         return False
-    listed = [one for key in FOLDERS for one in _list(kustomization.get(key))]
+    listed = [one for key in FOLDERS for one in elements(kustomization.get(key))]
     return any(posixpath.normpath(str(one)).startswith("..") or _URL.match(str(one)) for one in listed)
 
 
@@ -152,10 +153,6 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
             there = posixpath.normpath(posixpath.join(here, entry))
             (found if there in files else waiting).append("" if there == "." else there)
     return found
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def parsed_kustomization(text: str, path: str) -> dict[str, Any]:

@@ -18,13 +18,13 @@ from task.argocd.rollout_causes import (
     failures,
     listed,
     mapping,
-    mappings,
     pulling,
     said,
     text,
     unwell,
 )
 from task.argocd.rollout_view import View, Wanted, later, revisions_of, view_of
+from task.plain_data import mappings
 
 __all__ = ["Rollout", "State", "Wanted", "blocks", "judge", "later"]
 

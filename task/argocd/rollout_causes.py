@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from task.plain_data import mappings
 from task.text import both_ends, one_line, without_logins
 
 NOTHING: Mapping[str, Any] = {}
@@ -112,11 +113,6 @@ def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the mapping under a key, or an empty one."""
     value = raw.get(key)
     return value if isinstance(value, dict) else NOTHING
-
-
-def mappings(raw: object) -> list[Mapping[str, Any]]:
-    """Return the mappings in a list."""
-    return [one for one in raw if isinstance(one, dict)] if isinstance(raw, list) else []
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from task.argocd.rollout_causes import mapping, mappings, text
+from task.argocd.rollout_causes import mapping, text
+from task.plain_data import mappings
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from task.editors.yaml.scalar import double_quoted
 from task.editors.yaml.tree import Document, Node, resolved
 from task.errors import SourceError
 from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, TargetKind
+from task.plain_data import mapping
 
 Operation = Mapping[str, Any]  # of a JSON patch, RFC 6902
 _FILE = "override"  # the file's path for the override editors
@@ -86,8 +87,8 @@ def _plain(target: Target) -> Target:
 
 def _path(manifest: Mapping[str, Any], index: int) -> str:
     """Return where the source is, as a JSON pointer."""
-    spec = _mapping(manifest.get("spec"))
-    if _mapping(spec.get("sourceHydrator")):  # AIU reads drySource since v1.3
+    spec = mapping(manifest.get("spec"))
+    if mapping(spec.get("sourceHydrator")):  # AIU reads drySource since v1.3
         return "/spec/sourceHydrator/drySource"
     return f"/spec/sources/{index}" if spec.get("sources") else "/spec/source"
 
@@ -98,7 +99,7 @@ def _source(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
             value = value[int(part)]
         else:
-            value = _mapping(value).get(part)
+            value = mapping(value).get(part)
     if not isinstance(value, dict):
         raise SourceError("the source no longer exists", hint="the Application was changed: run it again")
     return value
@@ -106,12 +107,8 @@ def _source(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
 
 def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
     """Return the list's elements, or () if the source has no such list."""
-    raw = _mapping(source.get(section.name)).get(section.list)
+    raw = mapping(source.get(section.name)).get(section.list)
     return raw if isinstance(raw, list) else ()
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _as_file(raw: Sequence[Any], images: _SourceList) -> tuple[Files, tuple[int, ...]]:
@@ -128,7 +125,7 @@ def _as_yaml(element: Any, images: _SourceList) -> str:
     """Return an element of the list as YAML, or "" for an element of a wrong shape."""
     if images.editor == "kustomize-override":
         return double_quoted(element) if isinstance(element, str) else ""
-    known = _mapping(element)
+    known = mapping(element)
     if not isinstance(known.get("name"), str) or not known["name"]:
         return ""
     fields = [f"name: {double_quoted(known['name'])}"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from task.plain_data import mapping, mappings
+
 WORKLOADS = {
     ("apps", "Deployment"),
     ("apps", "StatefulSet"),
@@ -21,11 +23,11 @@ _STARTING = ("ContainerCreating", "PodInitializing")
 
 def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
     """Return namespace → (kind, name) of what makes pods, or {} if the Application is deployed to another cluster."""
-    destination = _mapping(_mapping(application.get("spec")).get("destination"))
+    destination = mapping(mapping(application.get("spec")).get("destination"))
     if destination.get("server") not in HERE and destination.get("name") != "in-cluster":
         return {}
     found: dict[str, set[tuple[str, str]]] = {}
-    for one in _mappings(_mapping(application.get("status")).get("resources")):
+    for one in mappings(mapping(application.get("status")).get("resources")):
         kind, name, namespace = str(one.get("kind")), str(one.get("name")), str(one.get("namespace") or "")
         if (one.get("group"), kind) in WORKLOADS and namespace:
             found.setdefault(namespace, set()).add((kind, name))
@@ -36,8 +38,8 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
     """Return a node for each unhealthy pod of these owners, with the reason why it waits or how it ended."""
     found = []
     for pod in pods:
-        metadata, status = _mapping(pod.get("metadata")), _mapping(pod.get("status"))
-        if not any(_owned(one, owners) for one in _mappings(metadata.get("ownerReferences"))):
+        metadata, status = mapping(pod.get("metadata")), mapping(pod.get("status"))
+        if not any(_owned(one, owners) for one in mappings(metadata.get("ownerReferences"))):
             continue
         reason, message = _trouble(status)
         if reason:
@@ -61,19 +63,11 @@ def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
 def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:
     """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or about to start."""
     for name in ("initContainerStatuses", "containerStatuses"):
-        for one in _mappings(status.get(name)):
-            waits = _mapping(_mapping(one.get("state")).get("waiting"))
+        for one in mappings(status.get(name)):
+            waits = mapping(mapping(one.get("state")).get("waiting"))
             reason = str(waits.get("reason") or "")
             if reason and reason not in _STARTING:
                 return reason, str(waits.get("message") or "")
     if status.get("phase") == "Failed":
         return str(status.get("reason") or "Failed"), str(status.get("message") or "")
     return "", ""
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from task.errors import RegistryError
+from task.plain_data import mapping, text
 
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 IMAGES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -57,7 +58,7 @@ class Manifest:
     @property
     def is_index(self) -> bool:
         """Whether the manifest is an index of several images."""
-        kind = _text(self.data.get("mediaType")) or self.media_type  # optional in OCI manifests
+        kind = text(self.data.get("mediaType")) or self.media_type  # optional in OCI manifests
         return kind in INDEXES or (kind not in (*IMAGES, SIGNED) and "manifests" in self.data)
 
     @property
@@ -93,8 +94,8 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
     data = manifest.data
     if not manifest.is_index:
         config = data.get("config")
-        created = _text(_mapping(data.get("annotations")).get(_CREATED))
-        return (Member(manifest.digest, "", _text(_mapping(config).get("digest")), instant(created)),)
+        created = text(mapping(data.get("annotations")).get(_CREATED))
+        return (Member(manifest.digest, "", text(mapping(config).get("digest")), instant(created)),)
     entries = data.get("manifests")
     if not isinstance(entries, list):
         raise RegistryError("the registry's index is invalid: it has no list of manifests")
@@ -111,11 +112,11 @@ def history_config(data: Mapping[str, Any]) -> Config:
 
 def read_config(data: Any) -> Config:
     """Parse the config of an image. Missing or malformed parts are empty."""
-    data = _mapping(data)
-    labels = _mapping(_mapping(data.get("config")).get("Labels"))
+    data = mapping(data)
+    labels = mapping(mapping(data.get("config")).get("Labels"))
     texts = {key: value for key, value in labels.items() if isinstance(value, str)}
     os = {**data, "os": data.get("os") or ("linux" if data.get("architecture") else "")}
-    return Config(instant(_text(data.get("created"))), _platform(os), texts)
+    return Config(instant(text(data.get("created"))), _platform(os), texts)
 
 
 def instant(text: str) -> str:
@@ -146,35 +147,27 @@ def fits(wanted: Sequence[str], platform: str) -> bool:
     if not wanted:
         return True
     have = (*platform.split("/", 2), "", "")[:3]
-    for text in wanted:
-        os, arch, variant = (*text.strip().split("/", 2), "", "")[:3]
+    for one in wanted:
+        os, arch, variant = (*one.strip().split("/", 2), "", "")[:3]
         if os and arch and (os, arch) == have[:2] and variant in ("", have[2]):
             return True
     return False
 
 
 def _is_image(data: Any) -> bool:
-    entry = _mapping(data)
-    if not is_digest(_text(entry.get("digest"))):
+    entry = mapping(data)
+    if not is_digest(text(entry.get("digest"))):
         return False
     # BuildKit stores provenance and SBOMs as members of the index, for the platform unknown/unknown.
-    if "vnd.docker.reference.type" in _mapping(entry.get("annotations")) or entry.get("artifactType"):
+    if "vnd.docker.reference.type" in mapping(entry.get("annotations")) or entry.get("artifactType"):
         return False
-    platform = _mapping(entry.get("platform"))
+    platform = mapping(entry.get("platform"))
     if "unknown" in (platform.get("os"), platform.get("architecture")):
         return False
-    return _text(entry.get("mediaType")) in ("", *INDEXES, *IMAGES, SIGNED)
+    return text(entry.get("mediaType")) in ("", *INDEXES, *IMAGES, SIGNED)
 
 
 def _platform(data: Any) -> str:
-    entry = _mapping(data)
-    os, arch, variant = (_text(entry.get(key)) for key in ("os", "architecture", "variant"))
+    entry = mapping(data)
+    os, arch, variant = (text(entry.get(key)) for key in ("os", "architecture", "variant"))
     return "/".join((os, arch, variant) if variant else (os, arch)) if os and arch else ""
-
-
-def _mapping(data: Any) -> Mapping[str, Any]:
-    return data if isinstance(data, dict) else {}
-
-
-def _text(data: Any) -> str:
-    return data if isinstance(data, str) else ""

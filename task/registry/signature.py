@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from task.errors import Malformed
+from task.plain_data import elements, mapping
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
@@ -62,13 +63,13 @@ def signature_tag(digest: str) -> str:
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
     """Return the signature layers of a manifest."""
     signatures = []
-    for raw in _list(manifest.get("layers"))[:MOST]:
-        kind, digest, size = (_mapping(raw).get(key) for key in ("mediaType", "digest", "size"))
+    for raw in elements(manifest.get("layers"))[:MOST]:
+        kind, digest, size = (mapping(raw).get(key) for key in ("mediaType", "digest", "size"))
         form: Literal["payload", "bundle", ""] = (
             "payload" if kind == PAYLOAD else "bundle" if str(kind).startswith(BUNDLE) else ""
         )
         if form and isinstance(digest, str) and isinstance(size, int) and size <= LARGEST:
-            notes = _mapping(_mapping(raw).get("annotations"))
+            notes = mapping(mapping(raw).get("annotations"))
             texts = {key: text for key, text in notes.items() if isinstance(text, str)}
             signatures.append(Layer(digest, form, texts))
     return tuple(signatures)
@@ -80,13 +81,13 @@ def signed(layer: Layer, blob: bytes) -> Signed:
 
 
 def _payload(layer: Layer, blob: bytes) -> Signed:
-    critical = _mapping(_json(blob).get("critical"))
+    critical = mapping(_json(blob).get("critical"))
     if critical.get("type") != _TYPE:
         raise Malformed("it is not a signature of an image")
-    digest = _mapping(critical.get("image")).get("docker-manifest-digest")
+    digest = mapping(critical.get("image")).get("docker-manifest-digest")
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
     certificate = layer.annotations.get(_CERTIFICATE, "")
-    index = _mapping(_json(layer.annotations.get(_LOGGED, "{}")).get("Payload")).get("logIndex")
+    index = mapping(_json(layer.annotations.get(_LOGGED, "{}")).get("Payload")).get("logIndex")
     return Signed(
         "payload",
         blob,
@@ -98,16 +99,16 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
 
 
 def _bundle(blob: bytes) -> Signed:
-    envelope = _mapping(_json(blob).get("dsseEnvelope"))
+    envelope = mapping(_json(blob).get("dsseEnvelope"))
     kind, content = envelope.get("payloadType"), _decoded(envelope.get("payload"))
     if kind != _STATEMENT:
         raise Malformed("it is a bundle without a statement about an image")
     statement = _json(content)
     if statement.get("predicateType") != _SIGNED:
         raise Malformed("it is an attestation, not a signature")
-    subjects = (_mapping(_mapping(subject).get("digest")).get("sha256") for subject in _list(statement.get("subject")))
+    subjects = (mapping(mapping(subject).get("digest")).get("sha256") for subject in elements(statement.get("subject")))
     digests = tuple(f"sha256:{digits}" for digits in subjects if isinstance(digits, str))
-    signatures = tuple(_decoded(_mapping(entry).get("sig")) for entry in _list(envelope.get("signatures"))[:MOST])
+    signatures = tuple(_decoded(mapping(entry).get("sig")) for entry in elements(envelope.get("signatures"))[:MOST])
     return Signed("bundle", encoded(kind, content), signatures, digests, blob)
 
 
@@ -171,7 +172,7 @@ def _from_hex(text: str) -> str:
 
 def _json(raw: bytes | str) -> Mapping[str, Any]:
     try:
-        return _mapping(json.loads(raw))
+        return mapping(json.loads(raw))
     except (ValueError, RecursionError):
         raise Malformed("it is not JSON") from None
 
@@ -181,11 +182,3 @@ def _decoded(text: Any) -> bytes:
         return b64decode(text, validate=True)
     except (NotBase64, TypeError, ValueError):
         raise Malformed("its signature cannot be read") from None
-
-
-def _mapping(data: Any) -> Mapping[str, Any]:
-    return data if isinstance(data, dict) else {}
-
-
-def _list(data: Any) -> list[Any]:
-    return data if isinstance(data, list) else []
