@@ -18,7 +18,7 @@ WARNED = ("--git-cache-dir", "/proc/nothing")  # something to log before the pus
 
 
 class Scene:
-    """One Application, and the places that tell of its update."""
+    """One Application, and the places that report its update."""
 
     def __init__(self, folder: Path) -> None:
         self.repo = repository(folder, "web")

@@ -50,7 +50,7 @@ RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
 VERSION = re.compile(r"v?[0-9]+(?:\.(?:[0-9]+|[xX*])){0,2}(?:-\S+)?")
 PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-# Names of annotations, as Kubernetes takes them: before the dot an alias, and the whole key behind the prefix.
+# Names of annotations that Kubernetes accepts: the alias before the dot, and the whole key after the prefix.
 ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
@@ -289,7 +289,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
             yield _finding(app, strategy.key, "info", message, hint)
         allow = settings_of.get("allow-tags", Setting())
         keyword, colon, expression = allow.value.partition(":")
-        # The blank behind `regexp:` belongs to the pattern (AIU issue 1018).
+        # The blank after `regexp:` belongs to the pattern (AIU issue 1018).
         if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
             message = (
                 f"{allow.key}: the pattern {expression!r} matches no tag: blanks, quotes and slashes are part of it"

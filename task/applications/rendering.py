@@ -86,7 +86,7 @@ class Rendering:
             where = f"{before}{folder}".rstrip("/") or "."
             if folder != root and where in self._sources:
                 continue  # it is read, or reported, as a source of its own
-            # Only the source's own folder is rendered, not what lies in folders below it.
+            # Only the source's own folder is rendered, not the folders below it.
             own = f"name it as a source of its own, with --render {kind}, {_OTHERWISE}"
             yield self.advice(kind, where, self.way_out(kind) if folder == root else own)
 

@@ -146,8 +146,8 @@ class Gitea:
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
         """Tell whether Gitea closed a request because its branch was deleted, so that nobody decided it.
 
-        Gitea notes both on its timeline, one right behind the other and in one person's name. Nothing else tells: the
-        request looks as one that a person closed, and one whose branch is deleted later is not noted by Git's push.
+        Then its timeline has both events, one right after the other, by the same person. Nothing else shows it: the
+        request looks like one that a person closed, and the push that deletes a branch later leaves no event.
         """
         path, params = f"{self._path}/issues/{pull['number']}/timeline", {"since": pull["closed_at"]}
         answer = self._client.ask("GET", path, "read what happened to the request", params=params, fine=(403, 404))
@@ -241,10 +241,11 @@ class Gitea:
                     notes.add(error.message)
 
     def _auto_merged(self, pull: Mapping[str, Any], done: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
-        """To be merged by Gitea once its checks pass.
+        """Let Gitea merge the request after its checks pass, and return it.
 
-        Gitea 1.26 takes the commit only where it merges at once: a schedule is for whatever the branch holds when the
-        checks pass, and outlives a newer push. So it is set anew for each build, and the log says what it means.
+        Gitea 1.26 accepts a commit only for a merge at once. A scheduled merge is for the commit that the branch has
+        when the checks pass, and survives a newer push. So it is set again for each build, and the log says what it
+        means.
         """
         repo = pull["base"].get("repo") or {}
         allowed = [style for style, setting in _STYLES if repo.get(setting)]
@@ -279,7 +280,7 @@ def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str
 def login(token: ForgeToken) -> Mapping[str, str]:
     """Return the header that logs in: with a token alone, or with a user's name and a password or token.
 
-    Gitea takes no password as a token; beside a name it takes either.
+    Gitea does not accept a password as a token. Together with a name it accepts both.
     """
     secret = token.secret.reveal()
     if not token.user:

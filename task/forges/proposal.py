@@ -74,8 +74,8 @@ def title(message: str) -> str:
 def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()) -> str:
     """Return a title with the change: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`, or the number of several changes.
 
-    `back` are the changes that a person rolled back: the title names them alone, whatever waits beside them, so
-    that it stays. `subject` is the commit's, of what a person asked for otherwise.
+    `back` are the changes that a person rolled back. The title names only them, so that it does not change with what
+    else waits. `subject` is the subject of the commit for anything else that a person asked for.
     """
     if back:
         return title(f"roll back {_in_short(back)}")

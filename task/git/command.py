@@ -357,7 +357,7 @@ class Git:
         self.calls.append(_head(argv))
         # Always set: a step may start in a folder with a broken `.git/config`, or with one that somebody planted.
         environ = {**self._environ, **(env or {}), "GIT_DIR": git_dir or os.devnull}
-        if sys.version_info >= (3, 12):  # it warns of any fork beside threads; sh executes another program at once
+        if sys.version_info >= (3, 12):  # it warns of a fork while threads run, but sh executes another program at once
             warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
         into, out, err = files
         with _files_left(), _ONE_AT_A_TIME, shutdown.unheard():

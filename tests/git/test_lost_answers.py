@@ -1,4 +1,4 @@
-"""A change whose answer is lost lands once, and whoever sent it learns that it landed."""
+"""A change whose answer is lost lands once, and its sender learns that it landed."""
 
 from collections.abc import Callable, Sequence
 

@@ -156,7 +156,7 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
         cut = Splice(key.start, following, "") if following is not None else Splice(entry_end(text, *before), end, "")
     elif only_blank(text, start, key.start):
         cut = without_lines(text, start, line_end(text, end))
-    elif following is not None:  # behind a dash
+    elif following is not None:  # after a dash
         cut = Splice(key.start, following, "")
     else:
         raise TargetError(f"line {tree.line(key)}: {key.value} is the only key", hint="remove that entry by hand")

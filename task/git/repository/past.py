@@ -1,4 +1,4 @@
-"""What lies behind a branch's tip: its earlier commits, and what their trees hold. Reads only what was fetched."""
+"""The earlier commits of a branch, and the files in their trees. Reads only what was fetched."""
 
 from __future__ import annotations
 
