@@ -1,6 +1,7 @@
 """Test data for the measurements: repositories of any size, and Applications that update files in them."""
 
 import json
+import random
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,7 +10,32 @@ from typing import Any, NamedTuple
 IMAGE = "ghcr.io/acme/web"
 PREFIX = "argocd-image-updater.argoproj.io"
 FIRST = "1.0.0"
-FILLER = "# A line as they stand in the files of a deployment repository.\n" * 8
+# What fills a repository up. Each file has a checksum, words and numbers of its own, as in a deployment repository, so
+# that 30,000 of them are 8 MB and not 2.
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {name}
+  namespace: {team}
+  labels: {{app.kubernetes.io/name: {name}, app.kubernetes.io/part-of: {team}}}
+spec:
+  replicas: {few}
+  selector: {{matchLabels: {{app.kubernetes.io/name: {name}}}}}
+  template:
+    metadata:
+      labels: {{app.kubernetes.io/name: {name}}}
+      annotations: {{checksum/config: {checksum}}}
+    spec:
+      containers:
+      - name: {name}
+        image: registry.example.com/{team}/{name}:1.{few}.{many}
+        ports: [{{containerPort: {many}}}]
+        resources: {{limits: {{cpu: {few}00m, memory: {many}Mi}}, requests: {{cpu: 50m, memory: 64Mi}}}}
+        env:
+        - {{name: DATABASE_URL, value: "postgres://{name}.{team}.svc:5432/{words[0]}"}}
+        - {{name: FEATURES, value: "{words[1]},{words[2]},{words[3]},{words[4]},{words[5]},{words[6]}"}}
+"""
 OVERRIDE = """\
 helm:
   parameters:
@@ -97,7 +123,20 @@ def _files(wanted: list[App], fill_up_to: int) -> Iterator[tuple[str, str]]:
         yield f"{app.folder}/values.yaml", "image:\n  name: example\n  tag: latest\n"
         yield app.override, OVERRIDE.format(image=app.image, tag=FIRST)
     for number in range(fill_up_to - 3 * len(wanted)):
-        yield f"team-{number // 1000}/service-{number // 50 % 20}/file-{number % 50}.yaml", f"n: {number}\n{FILLER}"
+        path = f"team-{number // 1000}/service-{number // 50 % 20}/file-{number % 50}.yaml"
+        yield path, _deployment(number)
+
+
+def _deployment(number: int) -> str:
+    chance = random.Random(number)  # noqa: S311 - the same files each time
+    return DEPLOYMENT.format(
+        name=f"service-{number}",
+        team=f"team-{number // 1000}",
+        few=chance.randint(1, 9),
+        many=chance.randint(1000, 9999),
+        checksum=chance.randbytes(32).hex(),
+        words=[chance.randbytes(4).hex() for _ in range(7)],
+    )
 
 
 def _data(text: str) -> bytes:

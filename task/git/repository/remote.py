@@ -29,7 +29,7 @@ from task.urls import split, without_login
 # trees (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers and dumb ones know no filters, and send everything.
 _SMALL, _PARTIAL, _WHOLE = "blob:limit=64k", "blob:none", ""
 _FEW = 40_000  # objects of a small repository; a server counts them before it sends any
-_LIGHT = 8_000_000  # bytes of a small repository; what comes before these are exceeded is lost, a second on a slow line
+_LIGHT = 16_000_000  # bytes of a small repository; they are lost, if it turns out to be larger
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
