@@ -1,4 +1,6 @@
-"""Reads and changes a remote repository without a work tree, usually with two fetches: trees first, then needed files.
+"""Reads and changes a remote repository without a work tree.
+
+A small repository comes with one fetch. Of a large one, the trees come first, and then the needed files.
 
 It keeps what it has fetched, so that another attempt after a lost race costs little.
 """
@@ -81,7 +83,7 @@ class BareRepository:
             name = base_branch_name(branch)
             return name, self._remote.fetch_tip(name)
 
-        self._expected = in_background(lambda: self._twice(fetch))
+        self._expected = in_background(lambda: self._with_restarts(fetch))
 
     def _arrive(self) -> str:
         """Wait for the branch that was expected, if there is one, and return its name."""
@@ -101,7 +103,7 @@ class BareRepository:
             return self._remote.default_branch()[0]
         if name := self._arrive():
             return name
-        name, commit = self._twice(self._remote.fetch_default)
+        name, commit = self._with_restarts(self._remote.fetch_default)
         self._fetched = {name: commit}
         return name
 
@@ -126,7 +128,7 @@ class BareRepository:
             tip = tip or self._remote.fetch_tip(name, wanted)
             return self._snapshot(name, tip, wanted(), also=self._fetched.get(head, ""))
 
-        return self._twice(read)
+        return self._with_restarts(read)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places, at the commit of an earlier snapshot."""
@@ -137,7 +139,7 @@ class BareRepository:
             tip = snapshot.tip if known else self._remote.fetch_tip(snapshot.branch)
             return self._snapshot(snapshot.branch, tip, places)
 
-        return self._twice(read)
+        return self._with_restarts(read)
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """Return these places at a head branch's tip, or None if there is no such branch."""
@@ -147,7 +149,7 @@ class BareRepository:
             tip = self._fetched.pop(name) if name in self._fetched else self._remote.fetch_head(name)
             return self._snapshot(name, tip, places) if tip else None
 
-        return self._twice(read)
+        return self._with_restarts(read)
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
         """Return the path's text at the branch's tip and the different ones before it, newest first. See `History`."""
@@ -169,7 +171,7 @@ class BareRepository:
 
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit. Nothing is sent."""
-        made, held, _ = self._twice(lambda: self._prepared(change))
+        made, held, _ = self._with_restarts(lambda: self._prepared(change))
         return held or Landing("", made.tree, through=self.through)
 
     def land(self, change: Changeset) -> Landing:
@@ -177,7 +179,7 @@ class BareRepository:
 
         A separate head branch is created, or replaced if it has not moved. The base branch is never replaced.
         """
-        made, held, there = self._twice(lambda: self._prepared(change))
+        made, held, there = self._with_restarts(lambda: self._prepared(change))
         return held or Landing(self._send(change, made, there), made.tree, through=self.through)
 
     def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
@@ -246,7 +248,7 @@ class BareRepository:
             self._trees[oid] = parse_tree(content, len(oid) // 2)
         return self._trees[oid]
 
-    def _twice(self, work: Callable[[], T]) -> T:
+    def _with_restarts(self, work: Callable[[], T]) -> T:
         """Do the work.
 
         Do it again in an empty repository if the server gives no single objects, or the cache is broken.
