@@ -80,6 +80,45 @@ def test_an_image_that_nobody_tracks_is_said_wherever_the_host_looks(tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("command", "what", "names"),
+    [
+        (["run", "--image", f"{WEB}:1.1.0", "--require-match"], "that track the image", ["api", "web"]),
+        (["plan", "--image", f"{WEB}:1.1.0,acme/typo:1"], "that track the images", ["api", "web"]),
+        (["scan", "--dry-run", "--registry-check", "auto"], "of this run", ["api", "web"]),
+        (["hold", "web", "--reason", "x"], "of this run", ["web"]),
+        (["promote", "--from", "web", "--to", "api"], "that track the image", ["api"]),
+        (["status"], "of this run", ["api", "web"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_only_repository_that_leaves_out_everything(
+    tmp_path: Path, command: list[str], what: str, names: list[str]
+) -> None:
+    repos = {name: repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api")}
+    apps = manifest(tmp_path, *(application(name, repo) for name, repo in repos.items()))
+    elsewhere = "https://git.example/other.git"
+    given = ["--applications", str(apps), "--allow-protocol", "file", "--only-repository", elsewhere]
+    result = image_update(*command, *given, "--output", "json")
+    told = [one for one in result.json["errors"] if one["rule"] == "only-repository"]
+    places = ", ".join(f"argocd/{name} ({repos[name]})" for name in names)
+    message = f"--only-repository leaves out all Applications {what}: {places}"
+    assert [(one["message"], one["severity"]) for one in told] == [(message, "warning")]
+    assert result.code == 0  # they do track it: --require-match is content
+    text = image_update(*command, *given)
+    assert message in text.stderr
+    assert f"no Application tracks {WEB}" not in text.stdout + text.stderr
+    if command[0] == "run":
+        assert f"no Application of these repositories tracks {WEB}:1.1.0 (2 read)" in text.stdout
+
+
+def test_only_repository_that_leaves_out_some(tmp_path: Path) -> None:
+    repos = [repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api")]
+    apps = manifest(tmp_path, *(application(repo.stem, repo) for repo in repos))
+    result = run(apps, "--only-repository", str(repos[0]))
+    assert (result.json["status"], messages(result)) == ("updated", [])
+
+
+@pytest.mark.parametrize(
     ("command", "image", "code"),
     [
         ("run", f"{WEB}:1.1.0", 0),

@@ -16,7 +16,7 @@ from task.output.words import (
     change,
     counted,
     ending,
-    tracked_by_nobody,
+    nothing_decided,
     went_back,
     would_be,
 )
@@ -60,7 +60,7 @@ def page(report: Mapping[str, Any]) -> str:
         change=change,
         counted=counted,
         ending=ending,
-        nobody=tracked_by_nobody,
+        nobody=nothing_decided,
         words=VERDICTS,
         timings=TIMINGS,
         marked=MARKED,

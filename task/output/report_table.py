@@ -14,7 +14,7 @@ from rich.text import Text
 
 from task.output.diff import diff_lines
 from task.output.report_text import MARKS, summary
-from task.output.words import VERDICTS, change, tracked_by_nobody, went_back, would_be
+from task.output.words import VERDICTS, change, nothing_decided, went_back, would_be
 from task.text import printable, printable_lines
 
 JSON = Mapping[str, Any]
@@ -67,7 +67,8 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
     decisions = report["decisions"]
     if not decisions and report["status"] != "failed":
         yield _NOTHING
-        yield Text(tracked_by_nobody("it", report["counts"]["applications"]))
+        rules = (error["rule"] for error in report["errors"])
+        yield Text(nothing_decided("it", report["counts"]["applications"], rules))
     symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
     arrow = "→" if symbols is SYMBOLS else "->"
     hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}

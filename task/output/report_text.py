@@ -12,7 +12,7 @@ from task.output.words import (
     change,
     counted,
     ending,
-    tracked_by_nobody,
+    nothing_decided,
 )
 from task.text import printable
 from task.urls import without_login
@@ -44,7 +44,7 @@ def plain(report: Report) -> str:
     failed = any(problem.severity == "error" for problem in report.problems)
     if not report.decisions and not failed and report.images:
         names = ", ".join(image.reference for image in report.images)
-        lines.append(tracked_by_nobody(names, report.considered))
+        lines.append(nothing_decided(names, report.considered, (one.rule for one in report.problems)))
     back = any(commit.rollback for commit in report.commits)
     lines.append(summary(status(report), counts(report), dry=report.dry, back=back))
     return "\n".join(map(printable, lines)) + "\n"  # nearly all of this is untrusted: names, URLs, diffs

@@ -5,7 +5,7 @@ In JSON, results and metrics, the verdicts keep their names, because pipelines r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 VERDICTS = {"update": "update", "unchanged": "current", "refuse": "skipped", "defer": "held", "error": "failed"}
@@ -55,6 +55,11 @@ def would_be(report: Mapping[str, Any]) -> bool:
     return report["command"] == "plan" or any(commit["commit"] is None for commit in report["commits"])
 
 
-def tracked_by_nobody(images: str, considered: int) -> str:
-    """Return the sentence for a run without decisions."""
+ELSEWHERE = "only-repository"  # the rule of the warning that this option leaves out all Applications in question
+
+
+def nothing_decided(images: str, considered: int, rules: Iterable[str]) -> str:
+    """Return the sentence for a run without decisions, but with problems that have these rules."""
+    if ELSEWHERE in rules:
+        return f"no Application of these repositories tracks {images} ({considered} read)"
     return f"no Application tracks {images} ({considered} read)"

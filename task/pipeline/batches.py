@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from task import shutdown
+from task.model import Problem
+from task.output.words import ELSEWHERE
 from task.urls import normal_url, without_login
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from task.pipeline.match import Matched
     from task.pipeline.ports import Repository, World
 
+FEW = 5  # how many Applications a warning names
 AT_ONCE = 8  # repositories; more of them would only wait for each other
 T = TypeVar("T")
 
@@ -50,6 +53,29 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
         if not only or normal_url(without_login(ask.subscription.repo)) in only:
             groups.setdefault(url, []).append(ask)
     return [tuple(asks) for asks in groups.values()]
+
+
+def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
+    """Return a warning if `--only-repository` leaves out all Applications in question, with where they are written.
+
+    If only some are left out, nobody made a mistake: a pipeline runs once for each repository.
+    """
+    if not job.only or not matched.asks or by_repository(matched, job):
+        return ()
+    places = {
+        ask.subscription.application.key: without_login(ask.subscription.repo)
+        if ask.subscription.method == "git"
+        else "in the cluster"
+        for ask in matched.asks
+    }
+    named = ", ".join(f"{name} ({place})" for name, place in sorted(places.items())[:FEW])
+    more = f" and {len(places) - FEW} more" if len(places) > FEW else ""
+    what = "of this run"
+    if job.images:
+        what = "that track the image" if len(job.images) == 1 else "that track the images"
+    message = f"--only-repository leaves out all Applications {what}: {named}{more}"
+    hint = "name a repository as the Application does, or leave out --only-repository"
+    return (Problem("", ELSEWHERE, message, hint, "warning"),)
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:

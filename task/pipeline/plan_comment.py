@@ -13,7 +13,7 @@ from task.errors import TaskError
 from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, LONGEST, LONGEST_BODY, WITHOUT_HTML, code, link
 from task.model import Decision, Problem, Report
 from task.output.outcome import counts, current
-from task.output.words import NOT_READ, VERDICTS, counted
+from task.output.words import ELSEWHERE, NOT_READ, VERDICTS, counted
 from task.pipeline.job import Job
 from task.pipeline.ports import World
 from task.text import without_logins
@@ -50,7 +50,9 @@ def text_of(report: Report, job: Job, mark: str, longest: int = LONGEST) -> str:
     words = (("Built from", job.requests.source), ("planned by", job.requests.run))
     end = " · ".join([*(f"{word} {link(url)}" for word, url in words if url), "Nothing was written."])
     problems = _problems(report)
-    start = f"### Image Update: {numbers or 'no Application tracks this build'}\n\nPlan for {images}"
+    elsewhere = any(problem.rule == ELSEWHERE for problem in report.problems)
+    nobody = f"no Application {'of these repositories ' if elsewhere else ''}tracks this build"
+    start = f"### Image Update: {numbers or nobody}\n\nPlan for {images}"
     room = longest - sum(map(len, (start, HEAD, problems, end, mark))) - 100
     read = "1 Application was read." if report.considered == 1 else f"{report.considered} Applications were read."
     table = _table(report.decisions, room) if report.decisions else read

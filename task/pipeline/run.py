@@ -16,7 +16,7 @@ from task.model import Decision, Problem, Report, Subscribed, Timings
 from task.output.outcome import exit_code
 from task.pipeline.ask import Ask, settled_without_git
 from task.pipeline.atomic import without_the_broken
-from task.pipeline.batches import at_once, by_branch, by_login, by_repository
+from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
 from task.pipeline.cautions import cautions
 from task.pipeline.deliver import deliver, failed_asks
 from task.pipeline.deployments import ShownDeployments
@@ -44,11 +44,13 @@ def run(job: Job, world: World, until_told: ExitStack, found: Found | None = Non
     found = found or find(job, world)
     seen, problems, began = found.seen, found.problems, found.began
     matched = found.matched
+    problems += left_out(matched, job)
     if job.command == "scan":
         matched = match_newest(matched, job, world)
     elif job.promotion:
         matched = match_promotion(seen.subscribed, job.promotion, job, world)
         job = with_promoted(job, matched, world)
+        problems += left_out(matched, job)
     matched_at = world.now()
     done = Outcome(matched.decisions)
     if job.atomic:

@@ -11,7 +11,7 @@ from task.errors import TargetError, TaskError
 from task.model import Decision, ImageStatus, Problem, Status, Verdict
 from task.output.outcome import exit_code
 from task.pipeline.ask import Ask
-from task.pipeline.batches import at_once, by_branch, by_login, by_repository
+from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
 from task.pipeline.contention import Contention
 from task.pipeline.decide import places
 from task.pipeline.deliver import branch_of_requests, failed_asks, gatherer, prepare
@@ -49,6 +49,7 @@ def status(job: Job, world: World, look: Look) -> Status:
     seen, problems = discover(job, world)
     matched = asks_for_images(seen.subscribed, job.images) if job.images else asks_for_all(seen.subscribed)
     problems += matched.problems + tuple(_problem(one) for one in matched.decisions)
+    problems += left_out(matched, job)
     groups = by_login(by_repository(matched, job), world)
     found = at_once(lambda asks: _of_repository(asks, job, world, look), groups)
     if not job.only:
