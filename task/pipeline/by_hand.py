@@ -16,7 +16,7 @@ from task.image import split_image_list
 from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Verdict
 from task.pipeline.job import Intent
 from task.pipeline.move import Move, Remember, failed
-from task.pipeline.questions import subject
+from task.pipeline.questions import question_about
 from task.pipeline.target import earlier_reading, target_of
 from task.pipeline.weigh import Situation, deferred, weigh
 from task.policy.judge import same
@@ -171,7 +171,7 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
     wanted = replace(sub.entry.image, tag=tag, digest=digest)
     pinned = not digest and bool(situation.in_git.digest or sub.policy.pin_digest)
     facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
-    answer = situation.facts.exists(replace(subject(sub, wanted), facts=facts))
+    answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
     if answer is None or answer.error:
         # The registry may be down, but an unreadable file on our side is a mistake of the user.
         if answer and answer.error and (situation.terms.check == "always" or answer.error.exit == Exit.USAGE):

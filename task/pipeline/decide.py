@@ -31,7 +31,7 @@ from task.pipeline.ask import Ask, live_reading, settled_without_git
 from task.pipeline.by_hand import fulfil
 from task.pipeline.job import Terms
 from task.pipeline.move import Move, error_decision
-from task.pipeline.questions import Offer, Questions, facts_of, may_ask, merged
+from task.pipeline.questions import Offer, Questions, combined, facts_of, may_ask
 from task.pipeline.target import SIGNS, resolve, target_of, target_places
 from task.pipeline.weigh import Facts, Situation, deferred, key_of, weigh
 from task.policy.judge import objection
@@ -120,7 +120,7 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Question
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
             needed += facts_needed(ask, current, memory if free else replace(memory, deferred=None), terms)
-    return Questions(tuple(ancestry), merged(needed))
+    return Questions(tuple(ancestry), combined(needed))
 
 
 def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:

@@ -22,7 +22,7 @@ from task.pipeline.promotion import check_promotion
 
 
 @dataclass(frozen=True)
-class Found:
+class StartingPoint:
     """The Applications in question, and what to ask about them."""
 
     seen: Seen
@@ -31,11 +31,11 @@ class Found:
     began: float  # when the search began, by the world's clock
 
 
-def find(job: Job, world: World) -> Found:
+def find(job: Job, world: World) -> StartingPoint:
     """Discover the Applications, match them with the images, and begin to read the repository that all need."""
     began = world.now()
     seen, problems = discover(job, world)
-    found = Found(seen, match_images(seen.subscribed, job), problems, began)
+    found = StartingPoint(seen, match_images(seen.subscribed, job), problems, began)
     begin_to_read(found.matched, job, world)
     return found
 

@@ -23,7 +23,7 @@ from task.pipeline.deliver import failed_asks, landed_of, last_checks
 from task.pipeline.job import Job, Outcome
 from task.pipeline.move import failed
 from task.pipeline.ports import LiveApplications, World
-from task.pipeline.questions import may_ask, merged
+from task.pipeline.questions import combined, may_ask
 from task.pipeline.target import target_of
 from task.pipeline.verify import verified
 from task.pipeline.weigh import Facts, Situation
@@ -139,7 +139,7 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     target = target_of(sub, "live", carry=False)
     facts = Facts()
     if may_ask(sub, terms.check):
-        asked = merged(facts_needed(ask, said, Memory(), terms))
+        asked = combined(facts_needed(ask, said, Memory(), terms))
         answers = world.registry(asked) if asked else {}
         facts = Facts(answers={replace(about, facts=()): answer for about, answer in answers.items()})
     current = said if said.tag or said.digest else live_reading(sub)

@@ -44,7 +44,7 @@ class Questions:
     registry: tuple[Question, ...] = ()
 
 
-def subject(sub: Subscription, image: Image) -> Question:
+def question_about(sub: Subscription, image: Image) -> Question:
     """Return the question about an image, with its login, and without facts yet."""
     image = replace(sub.entry.image, tag=image.tag, digest=image.digest)
     return Question(image, (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
@@ -62,7 +62,7 @@ def facts_of(
 ) -> tuple[tuple[Question, Fact], ...]:
     """Return the facts needed to decide about an offer over `current`, one at a time."""
     policy, image, build = sub.policy, offer.image, offer.build
-    about = subject(sub, image)
+    about = question_about(sub, image)
     found: list[tuple[Question, Fact]] = []
     if not image.digest and (policy.pin_digest or policy.strategy == "digest"):
         found.append((about, "digest"))
@@ -78,9 +78,9 @@ def facts_of(
         return tuple(found)  # the first build with an identity; it distinguishes the next one
     if not build.created and not _told_apart(build, old):
         found.append((about, "created"))
-        found += [] if old.created else [(subject(sub, image_of(sub, current)), "created")]
+        found += [] if old.created else [(question_about(sub, image_of(sub, current)), "created")]
     elif build.created and not old.created and not _told_apart(build, old):
-        found.append((subject(sub, image_of(sub, current)), "created"))
+        found.append((question_about(sub, image_of(sub, current)), "created"))
     return tuple(found)
 
 
@@ -102,7 +102,7 @@ def image_of(sub: Subscription, current: Reading) -> Image:
     return replace(sub.entry.image, tag=current.tag, digest=current.digest)
 
 
-def merged(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
+def combined(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
     """Combine the facts into one question for each image."""
     found: dict[Question, dict[Fact, None]] = {}
     for about, fact in needed:
@@ -134,7 +134,7 @@ def _parts(platform: str) -> tuple[str, str, str]:
     return os, arch, variant
 
 
-def wrong(decision: Decision, error: TaskError) -> Decision:
+def registry_error(decision: Decision, error: TaskError) -> Decision:
     """Return the decision as an error, with what the registry said."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
     return replace(decision, verdict=Verdict("error", rule, error.message, error.hint, int(error.exit)))
@@ -146,7 +146,7 @@ def dated(image: Image, build: Build, answer: Answer | None) -> Written:
     return Written(image.tag, image.digest, replace(build, created=created))
 
 
-def remembered(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
+def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
     """Return the memory, with the registry's creation date for the build that Git has now."""
     if answer is None or not answer.created:
         return memory

@@ -20,7 +20,7 @@ from task.pipeline.batches import at_once, by_branch, by_login, by_repository, l
 from task.pipeline.cautions import cautions
 from task.pipeline.deliver import deliver, failed_asks
 from task.pipeline.deployments import ShownDeployments
-from task.pipeline.find import Found, find
+from task.pipeline.find import StartingPoint, find
 from task.pipeline.job import Failure, Job, Outcome, Promotion
 from task.pipeline.live import patch
 from task.pipeline.match import Matched
@@ -35,7 +35,7 @@ from task.templates.trailers import build_trailers, commit_references
 from task.timestamps import epoch_seconds, of_unix
 
 
-def run(job: Job, world: World, until_told: ExitStack, found: Found | None = None) -> Report:
+def run(job: Job, world: World, until_told: ExitStack, found: StartingPoint | None = None) -> Report:
     """Do the whole job, and return its report. `plan` is the same with predictions instead of pushes.
 
     The caller leaves `until_told` once the report has reached its readers. Until then, no signal can lose it. `found`

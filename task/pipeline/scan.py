@@ -15,7 +15,7 @@ from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.ask import Ask, first_live, live_reading
 from task.pipeline.job import Terms
 from task.pipeline.match import Matched
-from task.pipeline.questions import subject, suits, wrong
+from task.pipeline.questions import question_about, registry_error, suits
 from task.policy.judge import objection
 from task.policy.pick import dates_needed, ranked
 
@@ -40,7 +40,7 @@ class Choice:
     def about(self, tag: str) -> Question:
         """Return a question about one of the tags."""
         sub = self.asks[0].subscription
-        return subject(sub, replace(sub.entry.image, tag=tag, digest=""))
+        return question_about(sub, replace(sub.entry.image, tag=tag, digest=""))
 
 
 def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
@@ -143,7 +143,7 @@ def _without_a_tag(choice: Choice, error: TaskError | None) -> list[Decision]:
     for ask in choice.asks:
         offered = ask if error else _with(ask, example)
         decision = Decision(ask.subscription, offered.offered, verdict, live_reading(ask.subscription))
-        found.append(wrong(decision, error) if error else decision)
+        found.append(registry_error(decision, error) if error else decision)
     return found
 
 

@@ -23,7 +23,7 @@ from task.pipeline.live import patch, said_live
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
 from task.pipeline.open_requests import with_requests
 from task.pipeline.ports import Batch, World
-from task.pipeline.questions import subject
+from task.pipeline.questions import question_about
 from task.pipeline.scan import scanned
 
 
@@ -37,7 +37,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Rows:
     """What is known about some images, and the problems."""
 
     rows: tuple[ImageStatus, ...] = ()
@@ -70,7 +70,7 @@ def _problem(decision: Decision) -> Problem:
     return Problem(key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
 
 
-def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _Found:
+def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _Rows:
     try:
         repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
     except TaskError as error:
@@ -81,20 +81,20 @@ def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _
         for base, members in by_branch(repository, asks).items():
             found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
             rows, problems = rows + found.rows, problems + found.problems
-        return _Found(rows, problems)
+        return _Rows(rows, problems)
     except TaskError as error:
         return _unread(asks, error)
     finally:
         repository.close()
 
 
-def _unread(asks: Sequence[Ask], error: TaskError) -> _Found:
+def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
     """Return what is known without Git. The error is reported once for each Application."""
     subs = [ask.subscription for ask in asks]
-    return _Found(tuple(map(without_git, subs)), tuple(dict.fromkeys(unread(sub, error) for sub in subs)))
+    return _Rows(tuple(map(without_git, subs)), tuple(dict.fromkeys(unread(sub, error) for sub in subs)))
 
 
-def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
+def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
     expected = branch_of_requests(batch) if job.images else ""
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
@@ -137,10 +137,10 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Found:
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
             problems.append(Problem("", error.rule, because, error.hint, exit=int(error.exit)))
-    return _Found(tuple(rows), tuple(problems))
+    return _Rows(tuple(rows), tuple(problems))
 
 
-def _of_live(ask: Ask, job: Job, world: World) -> _Found:
+def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
     """Return the status of an Application that is patched live, about which Git says nothing."""
     row = replace(without_git(ask.subscription), kind="live")
     would: Verdict | None = None
@@ -150,12 +150,12 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Found:
         because = "what the live Application says is not known: these Applications come from files"
         hint = "use --applications cluster or argocd"
         key = ask.subscription.application.key
-        return _Found((replace(row, would=would),), (Problem(key, "source", because, hint, "warning"),))
+        return _Rows((replace(row, would=would),), (Problem(key, "source", because, hint, "warning"),))
     try:
         _manifest, _version, said = said_live(ask.subscription, world.live())
     except TaskError as error:
-        return _Found((replace(row, would=would),), (unread(ask.subscription, error),))
-    return _Found((replace(row, read=True, in_git=said, would=would),))
+        return _Rows((replace(row, would=would),), (unread(ask.subscription, error),))
+    return _Rows((replace(row, read=True, in_git=said, would=would),))
 
 
 def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
@@ -164,7 +164,7 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
     found = scanned(Matched(asks, (), ()), job.terms, world.registry)
     newest = {id(ask.subscription): ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
     pinned = {
-        id(row): replace(subject(row.subscription, newest[id(row.subscription)]), facts=("digest",))
+        id(row): replace(question_about(row.subscription, newest[id(row.subscription)]), facts=("digest",))
         for row in rows
         if id(row.subscription) in newest
         and (row.in_git.digest or row.subscription.policy.pin_digest or row.subscription.policy.strategy == "digest")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from task.errors import RegistryError, TaskError
 from task.model import Answer, Question, Verdict
 from task.pipeline.move import Move
-from task.pipeline.questions import subject, unchecked, wrong
+from task.pipeline.questions import question_about, registry_error, unchecked
 
 # Why an image is not signed as required; "" if it is; an error if that could not be checked.
 Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]]
@@ -38,7 +38,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _about(move: Move) -> Question:
-    return subject(move.subscription, move.decision.candidate)
+    return question_about(move.subscription, move.decision.candidate)
 
 
 def _always(_move: Move) -> bool:
@@ -67,7 +67,7 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks, needs: Callable[[Mov
     for number, question in asked.items():
         move, answer = moves[number], answers[question]
         if answer.error:
-            found[number] = Move(wrong(move.decision, answer.error))
+            found[number] = Move(registry_error(move.decision, answer.error))
         elif not answer.exists or not answer.digest:
             found[number] = move.without_effect(Verdict("refuse", "not-in-registry", "the registry has no such image"))
         else:
@@ -87,7 +87,7 @@ def _signed(moves: Sequence[Move], signatures: Signatures, needs: Callable[[Move
     for number, move in enumerate(moves):
         why = answers[asked[number]] if number in asked else ""
         if isinstance(why, TaskError):
-            found.append(Move(wrong(move.decision, why)))
+            found.append(Move(registry_error(move.decision, why)))
         elif why:
             because = f"{move.decision.candidate.version}: {why}"
             found.append(move.without_effect(Verdict("refuse", "signature", because)))

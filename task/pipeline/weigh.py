@@ -22,7 +22,16 @@ from task.model import (
 )
 from task.pipeline.job import Terms
 from task.pipeline.move import Move, Remember
-from task.pipeline.questions import Offer, dated, image_of, registry_objection, remembered, subject, unchecked, wrong
+from task.pipeline.questions import (
+    Offer,
+    dated,
+    image_of,
+    memory_with_date,
+    question_about,
+    registry_error,
+    registry_objection,
+    unchecked,
+)
 from task.policy.judge import judge
 from task.policy.order import Ancestry, superseded, version_of, why_older
 from task.policy.remember import active, hold_text, holding, written
@@ -79,7 +88,7 @@ def deferred(sub: Subscription, event: Written) -> Offer:
 def weigh(situation: Situation, offer: Offer) -> Move:
     """Return the move for one image on offer: first the rules, then the order of builds, then the holds."""
     sub = situation.subscription
-    answer = situation.facts.answers.get(subject(sub, offer.image))
+    answer = situation.facts.answers.get(question_about(sub, offer.image))
     decision = _by_the_rules(offer.image, answer, situation)
     event = dated(decision.candidate, offer.build, answer)
     if decision.verdict.verdict == "update":
@@ -116,7 +125,7 @@ def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> 
         return decision
     no_digest = decision.verdict.verdict == "error"  # it is required, and the event does not have it
     if answer and answer.error and (no_digest or terms.check == "always" or _is_mistake(answer.error)):
-        return wrong(decision, answer.error)
+        return registry_error(decision, answer.error)
     if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
         return replace(decision, verdict=replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION)))
@@ -126,11 +135,11 @@ def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> 
 def _by_the_order(decision: Decision, event: Written, answer: Answer | None, situation: Situation) -> Decision:
     """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
     sub, facts = situation.subscription, situation.facts
-    before = facts.answers.get(subject(sub, image_of(sub, situation.in_git)))
+    before = facts.answers.get(question_about(sub, image_of(sub, situation.in_git)))
     if before and before.error and _is_mistake(before.error):
-        return wrong(decision, before.error)
+        return registry_error(decision, before.error)
     decision = replace(decision, unchecked=unchecked(answer))
-    memory = remembered(situation.memory, situation.in_git, before)
+    memory = memory_with_date(situation.memory, situation.in_git, before)
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
         return replace(decision, verdict=Verdict("refuse", "superseded", why))
     return replace(decision, unchecked=decision.unchecked or unchecked(before))
