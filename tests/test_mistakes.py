@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from runs import WEB, application, arguments, manifest, repository, target
-from support import Result, bare_repo, git, image_update, show
+from support import Result, bare_repo, commit, git, image_update, show
 
 P = "argocd-image-updater.argoproj.io/"
 
@@ -198,3 +198,49 @@ def test_a_digest_entry_without_a_tag_reports_its_strategy(tmp_path: Path) -> No
     result = run(manifest(tmp_path, application("web", repo, update_strategy="digest")))
     (decision,) = result.json["decisions"]
     assert (decision["rule"], decision["strategy"]) == ("annotation", "digest")
+
+
+def unasked(result: Result) -> list[str]:
+    return [one["message"] for one in result.json["errors"] if "pull requests" in one["message"]]
+
+
+def test_options_for_pull_requests_that_nothing_asks_for(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web", "api")
+    apps = manifest(tmp_path, application("web", repo), application("api", repo))
+    given = ("--auto-merge", "--pull-request-label", "bot")
+    for command in ("plan", "run", "run"):  # the last one has nothing to do, and the mistake is the same
+        result = image_update(command, *arguments(apps, *given)[1:])
+        assert (result.code, unasked(result)) == (
+            0,
+            [
+                (
+                    "--pull-request-label, --auto-merge: no effect, because nothing asks for pull requests for "
+                    "argocd/api, argocd/web"
+                )
+            ],
+        )
+        assert "add --pull-request" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "annotations", "env", "config"),
+    [
+        (["--no-auto-merge"], {}, {}, ""),
+        ([], {}, {"IMAGE_UPDATE_AUTO_MERGE": "true", "IMAGE_UPDATE_PULL_REQUEST_LABEL": "bot"}, ""),
+        (["--auto-merge"], {"pull_request": "true"}, {}, ""),
+        (["--auto-merge", "--pull-request"], {}, {}, ""),
+        (["--auto-merge"], {}, {"IMAGE_UPDATE_PULL_REQUEST": "true"}, ""),
+        (["--auto-merge"], {}, {}, "version: 1\npullRequests: {enabled: true}\n"),
+        (["--auto-merge", "--only-repository", "https://git.example/other.git"], {}, {}, ""),
+    ],
+    ids=["off", "variables", "annotation", "option", "its variable", "config", "nothing read"],
+)
+def test_options_for_pull_requests_that_are_no_mistake(
+    tmp_path: Path, given: list[str], annotations: dict[str, str], env: dict[str, str], config: str
+) -> None:
+    repo = repository(tmp_path, "web")
+    if config:
+        commit(repo, {".image-update/config": config})
+    apps = manifest(tmp_path, application("web", repo, **annotations))
+    result = image_update("plan", *arguments(apps, *given)[1:], env=env)
+    assert unasked(result) == []

@@ -192,7 +192,8 @@ def _is_given(context: typer.Context, param: typer.CallbackParam) -> bool:
     return source.name != "ENVIRONMENT" or bool(os.environ[str(param.envvar)].strip())
 
 
-def _variable(flag: str) -> str:
+def variable_of(flag: str) -> str:
+    """Return the name of an option's variable."""
     return ENV_PREFIX + flag.removeprefix("--").upper().replace("-", "_")
 
 
@@ -200,7 +201,7 @@ def option(name: str, panel: str, help: str, metavar: str, *, read: Any = one_te
     """Return a Typer option with its variable. Typer calls `read` with what was given."""
     return typer.Option(
         name,
-        envvar=variable or _variable(name),
+        envvar=variable or variable_of(name),
         metavar=metavar,
         help=help,
         rich_help_panel=panel,
@@ -213,7 +214,7 @@ def option(name: str, panel: str, help: str, metavar: str, *, read: Any = one_te
 def flag(name: str, panel: str, help: str, *, read: Any = switch) -> Any:  # noqa: A002 - as Typer calls it
     """Return an option `--x/--no-x`. Its variable is that of `--x`."""
     no = name.replace("--", "--no-", 1)
-    return typer.Option(f"{name}/{no}", envvar=_variable(name), help=help, rich_help_panel=panel, callback=read)
+    return typer.Option(f"{name}/{no}", envvar=variable_of(name), help=help, rich_help_panel=panel, callback=read)
 
 
 Image = Annotated[
@@ -278,7 +279,7 @@ Created = Annotated[
 App = Annotated[
     Texts,
     typer.Argument(
-        envvar=_variable("--app"),
+        envvar=variable_of("--app"),
         metavar="APP...",
         help="Applications, each as NAME or NAMESPACE/NAME; globs are allowed.",
         rich_help_panel=HELD,
@@ -288,7 +289,7 @@ App = Annotated[
 StatusApp = Annotated[
     Texts,
     typer.Argument(
-        envvar=_variable("--app"),
+        envvar=variable_of("--app"),
         metavar="[APP...]",
         help="Applications to show, each as NAME or NAMESPACE/NAME; globs are allowed. By default all.",
         rich_help_panel=FIND,
@@ -298,7 +299,7 @@ StatusApp = Annotated[
 WaitApp = Annotated[
     Texts,
     typer.Argument(
-        envvar=_variable("--app"),
+        envvar=variable_of("--app"),
         metavar="APP...",
         help="Applications to wait for, each as NAME or NAMESPACE/NAME.",
         rich_help_panel=FIND,
@@ -355,7 +356,7 @@ Applications = Annotated[
 Sources = Annotated[
     Texts,
     typer.Argument(
-        envvar=_variable("--source"),
+        envvar=variable_of("--source"),
         metavar="[SOURCE...]",
         help="Where to read Applications, as for --applications; . is the files here.",
         rich_help_panel=FIND,
@@ -409,7 +410,7 @@ PromoteFrom = Annotated[
         "Applications whose versions are promoted, each as NAME or NAMESPACE/NAME; globs are allowed.",
         "PATTERN",
         read=every_word,
-        variable=_variable("--promote-from"),
+        variable=variable_of("--promote-from"),
     ),
 ]
 FromSelector = Annotated[
@@ -423,7 +424,7 @@ PromoteTo = Annotated[
         "Applications that get them; {namespace}, {name} and {project} are those of the source.",
         "PATTERN",
         read=every_word,
-        variable=_variable("--promote-to"),
+        variable=variable_of("--promote-to"),
     ),
 ]
 ToSelector = Annotated[str, option("--to-selector", FIND, "Promote only to Applications with these labels.", "LABELS")]
@@ -666,7 +667,7 @@ StatusOutput = Annotated[
 ReportFile = Annotated[
     str,
     typer.Argument(
-        envvar=_variable("--report-file"),
+        envvar=variable_of("--report-file"),
         metavar="FILE",
         help="The JSON report of a run, as --report or --output json wrote it; - reads stdin.",
         rich_help_panel=RESULTS,

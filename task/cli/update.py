@@ -22,6 +22,7 @@ from task.ci.masking import mask
 from task.ci.publish import check_places, publish
 from task.ci.variables import Origin, origin_of
 from task.cli.hold_words import actor_of, destination_of, until_of, words_of
+from task.cli.options import variable_of
 from task.cli.strange_variables import strange_variables
 from task.errors import Malformed, UsageError
 from task.files import read_text
@@ -34,7 +35,7 @@ from task.output.outcome import first_of
 from task.pipeline.discover import Scope
 from task.pipeline.find import find
 from task.pipeline.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
-from task.settings import Settings
+from task.settings import RequestSettings, Settings
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
 from task.urls import without_login
@@ -101,6 +102,7 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_to
 
 def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
     """Return the pipeline's job. Raises `UsageError` for an impossible value."""
+    asked, named = settings.request, _named_for_requests(settings.request, environ)
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     own = without_login(settings.build.repository or origin.repository)
     if settings.command in ("scan", "promote"):  # the CI job has built nothing
@@ -116,7 +118,6 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
     repository = without_login(given.repository or origin.repository).removesuffix(".git")
     commit, run = given.commit or origin.commit, git.pipeline_run or without_login(origin.run)
     page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
-    asked = settings.request
     return Job(
         command=settings.command,
         images=images,
@@ -150,11 +151,30 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         comment=_comment(settings, images, environ) if settings.request.comment else None,
         repository_config=settings.repository_config,
         requests=PullRequestOptions(
-            asked.labels, asked.reviewers, asked.assignees, asked.draft, asked.auto_merge, source=page, run=run
+            asked.labels,
+            asked.reviewers,
+            asked.assignees,
+            asked.draft,
+            asked.auto_merge,
+            named,
+            source=page,
+            run=run,
         ),
         promotion=Promotion(**asdict(settings.promote), repository=own) if settings.command == "promote" else None,
         undo=settings.argo.on_failure == "rollback",
     )
+
+
+def _named_for_requests(asked: RequestSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the options about pull requests, except `--pull-request`, that the command line has and no variable."""
+    values = {
+        "--pull-request-label": asked.labels,
+        "--pull-request-reviewer": asked.reviewers,
+        "--pull-request-assignee": asked.assignees,
+        "--pull-request-draft": asked.draft,
+        "--auto-merge": asked.auto_merge,
+    }
+    return tuple(name for name, value in values.items() if value and not environ.get(variable_of(name), "").strip())
 
 
 def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> PlanComment:

@@ -5,9 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from task.model import Decision, Problem
-from task.pipeline.job import Stray
+from task.pipeline.job import Job, Stray
 
 MOST_NAMES = 5
+
+
+def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
+    """Return a warning if the command line says something about pull requests, and nothing asks for any.
+
+    What asks is known only of Applications whose repository was read, because its config may ask as well.
+    """
+    read = [one.subscription for one in decisions if one.kind is not None]
+    asked = job.scope.defaults.pull_request or any(sub.pull_request for sub in read)
+    if not (job.requests.named and read) or asked:
+        return ()
+    names = sorted({sub.application.key for sub in read})
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    options = ", ".join(job.requests.named)
+    message = f"{options}: no effect, because nothing asks for pull requests for {', '.join(names[:MOST_NAMES])}{more}"
+    hint = 'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
+    return (Problem("", "usage", message, hint, "warning"),)
 
 
 def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Problem, ...]:

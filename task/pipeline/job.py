@@ -88,6 +88,7 @@ class PullRequestOptions:
     assignees: tuple[str, ...] = ()
     draft: bool | None = None
     auto_merge: bool | None = None
+    named: tuple[str, ...] = ()  # those on the command line itself; a platform sets variables for everybody
     source: str = ""  # of the build: a commit, or its page
     run: str = ""  # the pipeline's page
 
