@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from task.editors import EDITORS, strays
 from task.editors.file_text import refuse_executable
 from task.editors.state_file import write_state
-from task.errors import TaskError
+from task.errors import TargetError, TaskError
 from task.model import (
     Changeset,
     Decision,
     Destination,
+    Edit,
     File,
     Files,
     Memory,
@@ -30,6 +31,7 @@ from task.pipeline.job import AUTHOR, Stray, Terms, Wording
 from task.pipeline.move import Move, Remember, failed
 from task.pipeline.target import target_of
 from task.pipeline.weigh import key_of
+from task.policy.order import version_of
 from task.repository_config.config import agreed
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, commit_message
@@ -91,8 +93,12 @@ def prepare_commits(
 def _edit(
     files: Files, members: Sequence[Move], terms: Terms
 ) -> tuple[dict[str, File], list[Move], list[Decision], list[Stray]]:
-    """Edit one move after the other; return (changed files, moves done, other decisions, strays)."""
+    """Edit one move after the other; return (changed files, moves done, other decisions, strays).
+
+    A move that would replace what an earlier one wrote fails: one commit cannot have both versions in one place.
+    """
     seen: dict[str, File] = dict(files)
+    writers: dict[tuple[str, str], Move] = {}  # by file and key
     changed: dict[str, File] = {}
     done: list[Move] = []
     rest: list[Decision] = []
@@ -107,6 +113,9 @@ def _edit(
             new, edits = editor.write(seen, target, one.candidate)
             if terms.through == "github":
                 refuse_executable(new)
+            for edit in edits:
+                if (first := writers.get((edit.path, edit.key))) and _replaces({**seen, **new}, first, terms):
+                    raise _taken(edit, first.decision)
         except TaskError as error:
             rest += [] if move.kept else [failed(one, error)]
             continue
@@ -120,9 +129,29 @@ def _edit(
         seen.update(new)
         changed.update(new)
         done.append(move)
+        if not move.kept:  # what waits on a head branch gives way to something newer
+            writers |= {(edit.path, edit.key): move for edit in edits}
         if names := strays(one.kind, seen, target):
             found.append(Stray(one.subscription, one.current.file, names))
     return changed, done, rest, found
+
+
+def _replaces(files: Files, first: Move, terms: Terms) -> bool:
+    """Tell whether the version that a move wrote is no longer in these files."""
+    one = first.decision
+    if one.kind is None:
+        return False
+    target = target_of(one.subscription, one.kind, carry=terms.carry)
+    return version_of(EDITORS[one.kind].read(files, target)) != one.candidate.version
+
+
+def _taken(edit: Edit, first: Decision) -> TargetError:
+    entry, app = first.subscription.entry, first.subscription.application.key
+    return TargetError(
+        f"{edit.key} gets {first.candidate.version} for {entry.text!r} of {app} in the same commit",
+        hint="give each of the two a key or file of its own, or the same rules if they are one image",
+        subject=edit.path,
+    )
 
 
 def _state_files(
