@@ -7,6 +7,7 @@ from task.cli.options import SECRETS
 from task.cli.strange_variables import strange_variables
 from task.image import parse_image
 from task.model import Application, Image, Source
+from task.pipeline.match import asks_for_images
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
 from task.wiring import SECRETS as MASKED
 
@@ -75,6 +76,38 @@ def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
 def test_a_scan_is_about_all_of_them() -> None:
     problems = unread_keys(seen(app("a", **OTHER, colour="blue"), app("b", colour="blue", web__allow_tag="any")), ())
     assert [(one.application, one.key) for one in problems] == [("argocd/a", "colour"), ("argocd/b", "colour")]
+
+
+def warned(*apps: Application) -> list[tuple[str, str, str]]:
+    problems = asks_for_images([subscribe(one) for one in apps], [WEB]).problems
+    assert {one.severity for one in problems} <= {"warning"}
+    return [(one.application, one.key, one.message) for one in problems]
+
+
+OLD = {**OTHER, "api__update_strategy": "latest", "api__tag_match": "any"}
+BROKEN = {**OTHER, "api__allow_tags": "regexp:(", "api__ignore_tags": "["}
+
+
+def test_old_names_of_other_applications_share_one_line() -> None:
+    mine = app("web", web__update_strategy="latest")
+    (own, others) = warned(mine, *(app(f"a{number}", **OLD) for number in range(200)))
+    assert own[:2] == ("argocd/web", "web.update-strategy")
+    assert others[0] == ""
+    assert others[2].startswith(
+        "200 other Applications have annotations that work, but that lint warns about: argocd/a0 ("
+    )
+    assert others[2].endswith("argocd/a101 (api.update-strategy) and 195 more")
+
+
+def test_mistakes_of_a_few_other_applications_are_told_in_full_and_the_rest_is_counted() -> None:
+    found = warned(*(app(f"a{number}", **BROKEN) for number in range(8)))
+    assert [(name, key) for name, key, _ in found[:-1]] == [
+        (f"argocd/a{number}", key) for number in range(5) for key in ("api.allow-tags", "api.ignore-tags")
+    ]
+    assert found[-1][2] == (
+        "3 other Applications have annotations that are wrong, so their images are not updated: "
+        "argocd/a5 (api.allow-tags), argocd/a6 (api.allow-tags), argocd/a7 (api.allow-tags)"
+    )
 
 
 def image(text: str) -> Image:

@@ -26,6 +26,7 @@ from task.model import (
 )
 from task.pipeline.ask import Ask
 from task.pipeline.job import Intent
+from task.pipeline.overlooked import FEW, about_others
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,24 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
     for image in images:
         built.setdefault(image.identity, []).append(image)
     asks, decisions, problems = [], [], []
+    wrong_elsewhere: list[Problem] = []
+    noted_elsewhere: list[Problem] = []
     for one in subscribed:
-        asks += [
+        taken = [
             Ask(sub, tuple(built[identity]), siblings=siblings_of(sub, one))
             for sub in one.subscriptions
             if (identity := sub.entry.image.identity) in built
         ]
+        asks += taken
+        concerned = bool(taken) or any(flaw.entry and flaw.entry.image.identity in built for flaw in one.flaws)
         for flaw in one.flaws:
             decision, problem = _judge_flaw(one.application, flaw, built)
             decisions += [decision] if decision else []
-            problems += [problem] if problem else []
-    return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
+            if problem and (concerned or problem.severity == "error"):
+                problems.append(problem)
+            elif problem:
+                (noted_elsewhere if flaw.severity == "warning" else wrong_elsewhere).append(problem)
+    return Matched(tuple(asks), _first_of_each(decisions), (*problems, *_of_others(wrong_elsewhere, noted_elsewhere)))
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
@@ -130,6 +138,24 @@ def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> 
     entry = Subscription(app, flaw.entry, Policy(), Keys(), Source(""), target="", path="", repo="", flaw=flaw)
     verdict = Verdict("error", flaw.rule, flaw.message, flaw.hint, int(Exit.CONFIGURATION))
     return Decision(entry, images[0], verdict), None
+
+
+def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the warnings about Applications that do not take the images: few lines, however many they are.
+
+    Mistakes (`wrong`) of the first few Applications are told in full. What only draws a warning (`noted`), such as a
+    deprecated name, shares one line.
+    """
+    apps = sorted({one.application for one in wrong})
+    full = tuple(one for one in wrong if one.application in apps[:FEW])
+    rest = [(one.application, one.key) for one in wrong if one.application not in apps[:FEW]]
+    return (
+        *full,
+        *about_others(rest, "annotations that are wrong, so their images are not updated"),
+        *about_others(
+            [(one.application, one.key) for one in noted], "annotations that work, but that lint warns about"
+        ),
+    )
 
 
 def _first_of_each(decisions: Sequence[Decision]) -> tuple[Decision, ...]:

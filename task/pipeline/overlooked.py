@@ -72,14 +72,25 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
             ]
         elif unread:
             others.append((app.key, unread[0][0]))
-    if not others:
-        return tuple(singly)
-    named = ", ".join(f"{app} ({key})" for app, key in sorted(others)[:FEW])
-    more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
-    many = f"{len(others)} other Applications have" if len(others) > 1 else "one other Application has"
+    return (*singly, *about_others(others, "annotations that are not read"))
+
+
+def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, ...]:
+    """Return one warning about annotations (Application, key) that do not concern the images, or none.
+
+    It names the first key of each of the first few Applications, and counts the others. `what` completes the sentence
+    "3 other Applications have …".
+    """
+    first: dict[str, str] = {}
+    for app, key in keys:
+        first.setdefault(app, key)
+    if not first:
+        return ()
+    named = ", ".join(f"{app} ({key})" if key else app for app, key in sorted(first.items())[:FEW])
+    more = f" and {len(first) - FEW} more" if len(first) > FEW else ""
+    many = f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
     hint = "image-update lint shows each of them, and what to write"
-    rest = Problem("", "annotation", f"{many} annotations that are not read: {named}{more}", hint, "warning")
-    return (*singly, rest)
+    return (Problem("", "annotation", f"{many} {what}: {named}{more}", hint, "warning"),)
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
