@@ -60,6 +60,11 @@ def without_logins(text: str) -> str:
     return _LOGIN.sub(r"\1\2", text) if "://" in text else text
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 image`, `2 images`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def printable_lines(text: str) -> str:
     """Make an untrusted text of several lines, such as a diff, `printable` line by line."""
     return "\n".join(map(printable, text.split("\n")))

@@ -24,7 +24,7 @@ from task.output.stdout import say
 from task.pipeline.discover import Discovered, Scope, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import Settings
-from task.text import exact_json, printable, without_logins
+from task.text import counted, exact_json, printable, without_logins
 from task.wiring import world_of
 from task.wiring.application_sources import sources
 
@@ -209,13 +209,9 @@ def _as_text(found: Sequence[Placed], read: int) -> str:
         if one.application and where:
             lines.append(f"        at: {where}")
     errors, warnings, remarks = (sum(one.severity == kind for one, _, _ in found) for kind in _SEVERITIES)
-    counts = (_counted(errors, "error"), _counted(warnings, "warning"), _counted(remarks, "remark"))
-    lines.append(f"{_counted(read, 'Application')} read: {', '.join(counts)}")
+    counts = (counted(errors, "error"), counted(warnings, "warning"), counted(remarks, "remark"))
+    lines.append(f"{counted(read, 'Application')} read: {', '.join(counts)}")
     return "\n".join(map(printable, lines)) + "\n"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _as_command(one: Finding, path: str, line: int) -> str:

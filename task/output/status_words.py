@@ -12,7 +12,7 @@ from task.policy.judge import objection
 from task.policy.order import version_of
 from task.policy.remember import hold_text
 from task.policy.strategies import STRATEGIES
-from task.text import without_logins
+from task.text import counted, without_logins
 from task.urls import without_login
 
 STATES = ("held", "waiting", "proposed", "behind", "differs", "unknown", "tracked")
@@ -120,17 +120,13 @@ def build_line(build: PastBuild) -> str:
 def summary(status: Status) -> str:
     """Return the number of images in each state, and the numbers of errors and warnings."""
     apps = {one.subscription.application.key for one in status.images}
-    counted = Counter(state(one) for one in status.images)
-    words = [f"{counted[one]} {one}" for one in STATES if counted[one]]
+    states = Counter(state(one) for one in status.images)
+    words = [f"{states[one]} {one}" for one in STATES if states[one]]
     severities = Counter(problem.severity for problem in status.problems)
-    words += [_many(severities["error"], "error")] if severities["error"] else []
-    words += [_many(severities["warning"], "warning")] if severities["warning"] else []
-    many = f"{_many(len(status.images), 'image')} of {_many(len(apps), 'Application')}"
+    words += [counted(severities["error"], "error")] if severities["error"] else []
+    words += [counted(severities["warning"], "warning")] if severities["warning"] else []
+    many = f"{counted(len(status.images), 'image')} of {counted(len(apps), 'Application')}"
     return f"{many}: {', '.join(words)}" if words else many
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _older(one: ImageStatus, tag: str) -> bool:

@@ -30,7 +30,7 @@ from task.pipeline.ports import Batch, World
 from task.pipeline.promotion import asks_to_promote, pairs_of, wanted
 from task.pipeline.scan import scanned
 from task.pipeline.source_versions import source_versions
-from task.pipeline.undo import as_rollback, asks_to_undo, job_to_undo, told_of
+from task.pipeline.undo import asks_to_undo, job_to_undo, told_of
 from task.templates.trailers import build_trailers, commit_references
 from task.timestamps import epoch_seconds, of_unix
 
@@ -154,7 +154,8 @@ def undo(
         for outcome in deliver_all(by_login(by_repository(Matched(tuple(again), (), ()), back), world), back, world):
             done = done.plus(outcome)
     followed = world.follow_back([one for one in done.landed if not one.request])
-    return replace(done, commits=as_rollback(done.commits)), (
+    commits = tuple(replace(one, rollback=True) for one in done.commits)
+    return replace(done, commits=commits), (
         *problems,
         *told_of(done, followed.recoveries),
         *followed.problems,

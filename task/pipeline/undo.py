@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from task.errors import Exit
 from task.image import live_image
-from task.model import Commit, Decision, Hold, Problem
+from task.model import Decision, Hold, Problem
 from task.pipeline.ask import Ask
 from task.pipeline.job import Failure, Intent, Job, Outcome, Recovery
 from task.policy.order import version_of
@@ -72,11 +72,6 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
     kept = [one for one in job.wording.trailers if one[0] != "Source-Commit" and not one[0].startswith(REFERENCE)]
     wording = replace(job.wording, command="rollback", trailers=tuple(kept))
     return replace(job, command="rollback", wording=wording, atomic=False, intent=asks[0].intent)
-
-
-def as_rollback(commits: Iterable[Commit]) -> tuple[Commit, ...]:
-    """Return the same commits, marked as rollbacks."""
-    return tuple(replace(one, rollback=True) for one in commits)
 
 
 def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Problem]:
