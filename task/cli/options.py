@@ -748,9 +748,9 @@ AllowProtocol = Annotated[
     option(
         "--allow-protocol",
         GIT,
-        "Allow one more Git transport besides https, ssh and http: file, which also means local paths.",
-        "NAME",
-        read=every_word,
+        "Allow one more Git transport besides https, ssh and http: file, which also means local paths, or git.",
+        "file,git,http,https,ssh",
+        read=every_choice,
     ),
 ]
 RewriteUrl = Annotated[

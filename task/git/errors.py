@@ -104,7 +104,7 @@ FAILURES = (
         _any("transport '[^']*' not allowed"),
         SourceError,
         "this Git transport is not allowed",
-        "allow it with --allow-protocol, or change the repository URL",
+        "change the repository URL to https or ssh",
     ),
     Meaning(
         _any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),

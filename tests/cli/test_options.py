@@ -188,6 +188,8 @@ def with_value(one: TyperParam) -> tuple[str, Any]:
         return "7", 7.0
     if name in ("trailer", "rewrite-url"):
         return "k=v", (("k", "v"),)
+    if name == "allow-protocol":
+        return "file,ssh", ("file", "ssh")
     if name == "render":
         return "kustomize", ("kustomize",)
     texts = {"source-commit": "abcdef1234", "git-author-email": "a@text", "html": "a-text.html"}
@@ -303,6 +305,8 @@ API = ("--commit-through", "github")
         (["--deadline", "inf"], "--deadline: 'inf' is not a number of seconds"),
         (["--deadline", "1000000"], "--deadline: '1000000' is not a number of seconds"),
         (["--render", "helm,jsonnet"], "--render: 'jsonnet' is not one of its values"),
+        (["--allow-protocol", "fil"], "--allow-protocol: 'fil' is not one of its values"),
+        (["--allow-protocol", "file,ext"], "--allow-protocol: 'ext' is not one of its values"),
         (["--follow-apps", "-1"], "--follow-apps: '-1' is not a whole number from 0 to 50"),
         (["--follow-apps", "1.5"], "--follow-apps: '1.5' is not a whole number from 0 to 50"),
         (["--strategy", "newest"], "--strategy: 'newest' is not one of its values"),
