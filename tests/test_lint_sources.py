@@ -85,3 +85,28 @@ def test_the_hook_for_pre_commit(repository: Path) -> None:
     assert program == "image-update"
     ended = image_update(*words, cwd=repository)
     assert (ended.code, ended.stdout.count("did you mean web.update-strategy?")) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("target", "first", "second", "severity", "words"),
+    [
+        ("helmvalues", "w=acme/web:^1", "w=acme/web:^1", "", ""),
+        ("helmvalues", "w=acme/web:^1", "w=acme/web:~1.4", "warning", "argocd/a writes image.tag in x/values.yaml too"),
+        ("helmvalues", "w=acme/web", "c=acme/cart", "error", "'c=acme/cart' is written to image.tag in x/values.yaml"),
+        ("helmvalues:$name.yaml", "w=acme/web", "c=acme/cart", "", ""),
+        ("kustomization", "w=acme/web:^1", "w=acme/web:~1.4", "warning", "the entry of acme/web in x too"),
+        ("kustomization", "w=acme/web", "c=acme/cart", "", ""),
+        ("", "w=acme/web:^1", "w=acme/web:~1.4", "", ""),  # an override file belongs to one Application
+    ],
+)
+def test_two_applications_that_write_to_one_place(
+    tmp_path: Path, target: str, first: str, second: str, severity: str, words: str
+) -> None:
+    for name, listed in (("a", first), ("b", second), ("c", second)):
+        app = WRONG.replace("NAME", name).replace("web=ghcr.io/acme/web", listed)
+        app = app.replace("web.update-stratgy: semver", f"write-back-target: {target.replace('$name', name)!r}")
+        (tmp_path / f"{name}.yaml").write_text(app)
+    ended = image_update("lint", ".", "--output", "json", cwd=tmp_path)
+    found = [(one["severity"], one["file"], one["line"]) for one in ended.json["findings"]]
+    assert found == ([(severity, "b.yaml", 7)] if severity else [])  # once for each place
+    assert all(words in one["message"] for one in ended.json["findings"])

@@ -401,9 +401,8 @@ def _shared(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding
     """Yield a mistake for two images that are written to one Helm value: each event would undo the other's."""
     taken: dict[tuple[str, str], str] = {}
     for sub in asked:
-        if sub.target != "helmvalues" and (sub.target not in ("override", "file") or sub.source.kind != "Helm"):
+        if not (key := _helm_value(sub)):
             continue
-        key = sub.keys.spec or sub.keys.tag or "image.tag"
         other = taken.setdefault((sub.path, key), sub.entry.text)
         if other != sub.entry.text:
             yield _finding(
@@ -413,6 +412,55 @@ def _shared(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding
                 f"{other!r} and {sub.entry.text!r} are both written to {key}",
                 f"write {sub.entry.alias or '<alias>'}.helm.image-tag and .helm.image-name with keys of its own",
             )
+
+
+def _helm_value(sub: Subscription) -> str:
+    """Return the key of the Helm value that gets the tag, or "" if it goes elsewhere."""
+    if sub.target != "helmvalues" and (sub.target not in ("override", "file") or sub.source.kind != "Helm"):
+        return ""
+    return sub.keys.spec or sub.keys.tag or "image.tag"
+
+
+def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
+    """Return a problem for each place in Git into which two Applications write other images, or by other rules.
+
+    What one of them writes, the other one deploys, whatever its own rules say.
+    """
+    first: dict[tuple[str, ...], Subscription] = {}
+    found: dict[tuple[str, ...], Finding] = {}  # one for each place, however many Applications share it
+    for sub in written:
+        key = _helm_value(sub)
+        if sub.target == "kustomization":
+            key = f"the entry of {sub.keys.kustomize_name or sub.entry.image.name}"
+        if not key or sub.target == "override":  # an override file belongs to one Application
+            continue
+        place = (sub.repo, sub.base, sub.head_template, sub.path, key)
+        other = first.setdefault(place, sub)
+        if other.application.key == sub.application.key or place in found:
+            continue
+        where = f"{key} in {sub.path or '/'}"
+        if other.entry.image.identity != sub.entry.image.identity:
+            found[place] = _finding(
+                sub.application,
+                "image-list",
+                "error",
+                f"{sub.entry.text!r} is written to {where}, and so is {other.entry.text!r} of {other.application.key}",
+                "give each a key or file of its own",
+            )
+        elif _rules(other) != _rules(sub):
+            found[place] = _finding(
+                sub.application,
+                "image-list",
+                "warning",
+                f"{other.application.key} writes {where} too, by other rules: what one of them takes, both deploy",
+                "give both the same rules, or each a file of its own",
+            )
+    return tuple(found.values())
+
+
+def _rules(sub: Subscription) -> tuple[object, ...]:
+    policy = sub.policy
+    return policy.strategy, policy.constraints, policy.allow, policy.ignore, policy.platforms
 
 
 def _targets(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from task.annotations.lint import Finding, Severity, of_flaw, told_once
+from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once
 from task.annotations.subscription import subscribe
 from task.cli import options
 from task.cli.annotation_lines import line_of, line_of_field
@@ -150,6 +150,8 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     told = told_once((*found.applications, *found.templates), scope.defaults)
+    outside = {app.key for app in found.outside}
+    told += shared_places(sub for sub in written if sub.application.key not in outside)
     placed += [(one, *_place(one, settings.annotation_prefix)) for one in told]
     for release in found.helm_releases:
         for flaw in release.flaws:
