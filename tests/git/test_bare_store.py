@@ -335,7 +335,7 @@ def test_head_of_a_branch_that_does_not_exist(tmp_path: Path) -> None:
 def test_head_of_no_branch(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     (repo / "HEAD").write_text(git(repo, "rev-parse", "main") + "\n")
-    with BareRepository(door(), str(repo)) as store, pytest.raises(SourceError, match="names no branch"):
+    with BareRepository(door(), str(repo)) as store, pytest.raises(SourceError, match="does not name a branch"):
         store.default_branch()
 
 
