@@ -171,3 +171,18 @@ def test_what_makes_no_sense_is_a_usage_error(tmp_path: Path, args: tuple[str, .
     result = scene.call(*args)
     assert result.code == 2
     assert named in result.stderr
+
+
+def test_a_hold_and_its_end_say_that_they_committed(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    apps = manifest(tmp_path, application("a", repo))
+    given = ("a", "--applications", str(apps), "--allow-protocol", "file")
+    ends = [
+        (("hold", "--reason", "freeze", "--dry-run"), "would commit: 1 held"),
+        (("hold", "--reason", "freeze"), "committed: 1 held"),
+        (("release", "--dry-run"), "would commit: 1 current"),
+        (("release",), "committed: 1 current"),
+        (("release",), "nothing to do: 1 current"),
+    ]
+    for (command, *more), words in ends:
+        assert image_update(command, *more, *given).stdout.splitlines()[-1] == words

@@ -97,6 +97,7 @@ def test_no_answer_is_a_warning(tmp_path: Path, check: str, words: str) -> None:
     (warning,) = result.json["errors"]
     assert warning["severity"] == "warning"
     assert f"{scene.named}:1.3.0: Git's history does not have it, and " in warning["message"]
+    assert warning["hint"] == "check that the image exists: nothing else has checked it"
     assert words in warning["message"]
     assert "newTag: 1.3.0\n" in scene.now
 

@@ -54,7 +54,7 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
                 continue
         if not others:
             why = "no replicas, or no job that is due?"
-            warnings.append(f"{one.image.reference} does not run in it: {why} Else look at {one.key}")
+            warnings.append(f"{one.image.reference} does not run in it: {why} Otherwise, look at {one.key}")
             continue
         versions = list(dict.fromkeys(image.version or "no tag" for image in others))
         more = f" and {len(versions) - FEW} more" if len(versions) > FEW else ""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from task.model import Report
-from task.output.outcome import current, status
+from task.output.outcome import counts, current, status
 from task.output.words import NOT_READ, ROLLED_BACK, VERDICTS, ending
 from task.text import exact_json, printable_lines, visible
 from task.urls import web_page, without_login
@@ -129,7 +129,7 @@ def github_summary(report: Report) -> str:
 
     It has a table, commits, requests, the diffs of a dry run, and problems.
     """
-    title = ending(status(report), dry=report.dry)
+    title = ending(status(report), counts(report), dry=report.dry)
     title += f", {ROLLED_BACK}" if any(commit.rollback for commit in report.commits) else ""
     was, now = ("Now", "Then") if report.dry else ("Was", "Now")
     rows = [f"| Application | Image | {was} | {now} | Decision |", "|---|---|---|---|---|"]

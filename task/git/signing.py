@@ -36,7 +36,7 @@ def key_of(given: Secret, form: str = "") -> Key:
     """
     text = given.reveal()
     if "\n" not in text and not text.startswith("-----BEGIN"):
-        if form != "ssh" and not text.startswith(("/", ".")) and not os.path.exists(text):
+        if form != "ssh" and "/" not in text and not text.startswith(".") and not os.path.exists(text):
             return Key(Secret(""), text, "openpgp")
         try:
             text = read_text(text)
@@ -80,7 +80,7 @@ class Signer:
             try:
                 made = self._git.run(*argv, git_dir=git_dir, stdin=message, env={**env, **self._home()})
             except GitFailed as error:
-                raise _unusable(error) from error
+                raise _unusable(error, self._key.name) from error
             return made.decode().strip()
 
     def _home(self) -> dict[str, str]:
@@ -109,5 +109,8 @@ class Signer:
         self._name = prints[0]
 
 
-def _unusable(error: GitFailed) -> CredentialsError:
-    return CredentialsError(f"the commit cannot be signed with this key ({quoted(error.err)})", hint=_ASIDE)
+def _unusable(error: GitFailed, key_id: str = "") -> CredentialsError:
+    """Return the error for a key. Whatever is no file was taken for the id of a key, which may be a misspelt path."""
+    key = f"the key {key_id!r} of the GnuPG keyring" if key_id else "this key"
+    hint = f"there is no file {key_id!r} here; {_ASIDE}" if key_id else _ASIDE
+    return CredentialsError(f"the commit cannot be signed with {key} ({quoted(error.err)})", hint=hint)

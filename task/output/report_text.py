@@ -68,4 +68,6 @@ def summary(end: str, numbers: Mapping[str, int], *, dry: bool, back: bool) -> s
     """Return the last line: how the run ended, and how many decisions of each kind it made."""
     words = [f"{number} {word}" for word, number in counted(numbers, dry=dry).items()]
     verdicts = ", ".join([*words, ROLLED_BACK] if back else words)
-    return ": ".join(filter(None, (ending(end, dry=dry), verdicts or ("nothing was done" if end == "failed" else ""))))
+    return ": ".join(
+        filter(None, (ending(end, numbers, dry=dry), verdicts or ("nothing was done" if end == "failed" else "")))
+    )

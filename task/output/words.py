@@ -13,8 +13,13 @@ _ENDS = {"unchanged": "nothing to do", "refused": "not updated"}
 _COUNTED = {"updated": "updated", "unchanged": "current", "refused": "skipped", "deferred": "held", "failed": "failed"}
 
 
-def ending(status: str, *, dry: bool) -> str:
-    """Return the words for the status of a run, or for what a run would do."""
+def ending(status: str, numbers: Mapping[str, int], *, dry: bool) -> str:
+    """Return the words for the status of a run, or for what a run would do.
+
+    `numbers` are the decisions of each kind: `hold` commits something although it updates no image.
+    """
+    if status == "updated" and not numbers["updated"]:
+        return "would commit" if dry else "committed"
     if dry and status == "updated":
         return "would update"
     return _ENDS.get(status, status)
@@ -62,4 +67,5 @@ def nothing_decided(images: str, considered: int, rules: Iterable[str]) -> str:
     """Return the sentence for a run without decisions, but with problems that have these rules."""
     if ELSEWHERE in rules:
         return f"no Application of these repositories tracks {images} ({considered} read)"
-    return f"no Application tracks {images} ({considered} read)"
+    read = f"{considered} read" if considered else "none with an image-list was read"
+    return f"no Application tracks {images} ({read})"

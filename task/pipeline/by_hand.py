@@ -158,7 +158,7 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
             return earlier, tuple(passed), ""
         passed.append(version_of(earlier))
     if back:
-        known = f"only {len(passed)} earlier values" if passed else "no earlier value"
+        known = f"only {len(passed)} earlier value{'s' if len(passed) > 1 else ''}" if passed else "no earlier value"
         raise TargetError(
             f"Git's history has {known} of {name}",
             hint="name the tag: --to TAG",

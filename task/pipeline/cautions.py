@@ -31,7 +31,11 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
     """Return a warning for each unchecked image, conflicting override, and override file with the wrong name."""
     found = [
         Problem(
-            one.subscription.application.key, "registry", f"{one.candidate.reference}: {one.unchecked}", "", "warning"
+            one.subscription.application.key,
+            "registry",
+            f"{one.candidate.reference}: {one.unchecked}",
+            "check that the image exists: nothing else has checked it",
+            "warning",
         )
         for one in decisions
         if one.unchecked

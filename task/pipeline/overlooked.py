@@ -158,7 +158,7 @@ def unknown_names(
         if any(considered(app, Narrow((name,))) for app in outside):
             hint = "there is one, but --namespace, --project or --selector leaves it out"
         elif near := [] if wild else _alike(name, (*here, *outside)):
-            hint = f"did you mean {', '.join(near)}? Else {hint}"
+            hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
         found.append(Problem("", "source", message, hint, "warning" if wild and not strict else "error"))
     return tuple(found)
 

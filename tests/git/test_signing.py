@@ -138,6 +138,7 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
     ("text", "form", "words"),
     [
         ("/does/not/exist", "ssh", "cannot read"),
+        ("keys/not-there", "", "cannot read 'keys/not-there'"),
         (
             "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----",
             "openpgp",
@@ -169,3 +170,13 @@ def test_planning_needs_no_signature(scene: Scene, ssh_key: Path) -> None:
     running.communicate()
     assert running.returncode == 0
     assert git(scene.repo, "rev-list", "--count", "main") == "1"
+
+
+def test_a_misspelt_file_that_was_taken_for_the_id_of_a_key(scene: Scene, keyring: dict[str, str]) -> None:
+    done = scene.run("--signing-key", "signing_ed25519", env=keyring)
+    (failure,) = [one for one in done.json["decisions"] if one["verdict"] == "error"]
+    assert done.code == 4
+    assert failure["because"].startswith(
+        "the commit cannot be signed with the key 'signing_ed25519' of the GnuPG keyring ("
+    )
+    assert "there is no file 'signing_ed25519' here; give a private key without a passphrase" in done.stderr
