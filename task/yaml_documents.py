@@ -47,6 +47,20 @@ def documents(text: str) -> Iterator[ManifestDocument]:
             return
         except (ValueError, RecursionError):
             pass  # a YAML flow mapping, or broken; then the YAML reader reports it
+    for chunk, line in _chunks(text):
+        if OURS.search(chunk):
+            yield from _read(chunk, line)
+
+
+def broken(text: str) -> Iterator[ManifestDocument]:
+    """Yield the documents that `documents` leaves out, and that are not YAML. This parses all of them."""
+    for chunk, line in _chunks(text.removeprefix("\ufeff")):
+        if not OURS.search(chunk):
+            yield from (document for document in _read(chunk, line) if document.problem)
+
+
+def _chunks(text: str) -> Iterator[tuple[str, int]]:
+    """Split a YAML text at the lines that begin a document. Yields each part with its first line, from 1."""
     starts = [match.start() for match in _START.finditer(text)]
     if re.search(r"^%", text, re.MULTILINE):  # directives belong to the document that follows
         starts = []
@@ -54,8 +68,7 @@ def documents(text: str) -> Iterator[ManifestDocument]:
     line = 1
     for start, end in pairwise(bounds):
         chunk = text[start:end]
-        if OURS.search(chunk):
-            yield from _read(chunk, line)
+        yield chunk, line
         line += chunk.count("\n")
 
 

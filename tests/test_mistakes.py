@@ -244,3 +244,50 @@ def test_options_for_pull_requests_that_are_no_mistake(
     apps = manifest(tmp_path, application("web", repo, **annotations))
     result = image_update("plan", *arguments(apps, *given)[1:], env=env)
     assert unasked(result) == []
+
+
+@pytest.mark.parametrize("way", ["file", "folder", "stdin", "git"])
+@pytest.mark.parametrize("command", [["run", "--image", f"{WEB}:1.1.0"], ["plan", "--image", f"{WEB}:1.1.0"], ["lint"]])
+def test_broken_yaml_where_no_application_was_found(tmp_path: Path, command: list[str], way: str) -> None:
+    text = "a: 1\n---\nb: 2\nc: [\n"
+    folder = tmp_path / "apps"
+    folder.mkdir()
+    (folder / "x.yaml").write_text(text)
+    (folder / "other.yaml").write_text("a: b\n")
+    source = {
+        "file": f"{folder}/x.yaml",
+        "folder": f"{folder}",
+        "stdin": "-",
+        "git": f"{bare_repo(tmp_path, {'apps/x.yaml': text, 'apps/other.yaml': 'a: b'})}//apps",
+    }[way]
+    given = ["--applications", source, "--allow-protocol", "file", "--output", "json"]
+    result = image_update(*command, *given, stdin=text)
+    (told,) = [
+        f"{one.get('file') or ''}:{one.get('line') or ''} {one['message']}"
+        for one in result.json["findings" if command == ["lint"] else "errors"]
+        if "not YAML" in one["message"] and one["severity"] == "warning"
+    ]
+    place = "stdin:2" if way == "stdin" else "apps/x.yaml:2"
+    assert place in told
+    assert "not YAML: line 5: did not find expected node content" in told
+    assert result.code == 0
+
+
+def test_broken_yaml_of_others_beside_an_application(tmp_path: Path) -> None:
+    folder = tmp_path / "apps"
+    folder.mkdir()
+    manifest(folder, application("web", repository(tmp_path, "web")))
+    (folder / "template.yaml").write_text("a: {{ b }}: [\n")
+    (folder / "ours.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: [\n")
+    (told,) = messages(run(folder))
+    assert "apps/ours.yaml:1: not YAML: line 4" in told
+
+
+def test_few_broken_files_are_named(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}.yaml").write_text("a: [\n")
+    (tmp_path / "Chart.yaml").write_text("name: x\n")
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates/0.yaml").write_text("{{ if x }}\na: [\n")
+    told = [one for one in messages(run(tmp_path, image="x:1")) if "not YAML" in one]
+    assert [one.partition(".yaml")[0][-1] for one in told] == list("01234")

@@ -12,7 +12,7 @@ from task.applications.charts import ChartTemplates
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import kustomization_in
 from task.applications.kustomized import Kustomized
-from task.applications.manifest_text import found_in
+from task.applications.manifest_text import found_in, or_broken
 from task.applications.rendering import Rendering, kind_of
 from task.errors import SourceError, UsageError
 from task.model import File, Place, Snapshot
@@ -62,11 +62,19 @@ class GitManifests:
                     f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
                     hint="check the path after // and ?ref=",
                 )
-            yield from self._found(snapshot, files)
+            charts = ChartTemplates(files)
+            yield from or_broken(
+                self._found(snapshot, files, charts),
+                (
+                    (f"{snapshot.repo}//{path}", file.text.encode())
+                    for path, file in sorted(files.items())
+                    if not charts.holds(path, file.text)
+                ),
+            )
         finally:
             self.store.close()
 
-    def _found(self, snapshot: Snapshot, files: Mapping[str, File]) -> Iterator[Found]:
+    def _found(self, snapshot: Snapshot, files: Mapping[str, File], charts: ChartTemplates) -> Iterator[Found]:
         before = f"{snapshot.repo}//"
         kind = kind_of([posixpath.basename(path) for path in files if posixpath.dirname(path) == self.path])
         if kind and not self._rendering.way_out(kind):
@@ -76,7 +84,7 @@ class GitManifests:
             ):
                 yield replace(found, place=(snapshot.repo, snapshot.branch, self.path))
             return
-        charts, applications = ChartTemplates(files), False
+        applications = False
         kustomized = Kustomized(
             lambda path: files[path].text,
             (path for path in files if posixpath.basename(path) in KUSTOMIZATIONS),

@@ -1,6 +1,6 @@
 """Reads Applications from files, folders and standard input, without a cluster.
 
-Other manifests among them are skipped. An unreadable file is one problem, and does not affect the other files.
+Other manifests among them are paths. An unreadable file is one problem, and does not affect the other files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from task.applications.charts import CHART, ChartTemplates
 from task.applications.kustomizations import kustomization_in
 from task.applications.kustomized import Kustomized
 from task.applications.local_files import LocalFiles
-from task.applications.manifest_text import found_in
+from task.applications.manifest_text import found_in, or_broken
 from task.applications.rendering import Kind, Rendering, kind_of
 from task.errors import UsageError
 from task.files import read_file, read_text
@@ -42,9 +42,11 @@ class Manifests:
                     f"--applications: stdin has more than {LARGEST:,} bytes",
                     hint="leave out what is not needed: kubectl get --selector, or several runs",
                 )
-            return found_in(content, "stdin")
+            return or_broken(found_in(content, "stdin"), [("stdin", content)])
         if os.path.isdir(self.path):
-            return self._folder()
+            charts = ChartTemplates()
+            paths: list[str] = []
+            return or_broken(self._folder(charts, paths), self._texts(paths, charts))
         if not os.path.exists(self.path):
             if GIT_URL.match(self.path):
                 shown = without_login(self.path)
@@ -57,11 +59,21 @@ class Manifests:
                 f"--applications: {self.path!r} does not exist here",
                 hint="name a file or folder of manifests that this step can see, or - for stdin",
             )
-        return self._file(self.path)
+        return or_broken(self._file(self.path), self._texts([self.path]))
 
-    def _folder(self) -> Iterator[Found]:
+    def _texts(self, paths: Iterable[str], charts: ChartTemplates | None = None) -> Iterator[tuple[str, bytes]]:
+        """Yield the files that can be read and are no templates of charts, with their paths."""
+        for path in paths:
+            try:
+                content = read_file(path, LARGEST)
+            except OSError:  # told already
+                continue
+            if charts is None or not charts.holds(path, content.decode("utf-8", "replace")):
+                yield path, content
+
+    def _folder(self, charts: ChartTemplates, paths: list[str]) -> Iterator[Found]:
+        """Yield what is in the folder. Adds its charts, and the paths of all its manifests, to the arguments."""
         unreadable: list[OSError] = []
-        charts = ChartTemplates()
         kustomized = Kustomized(_text, namespace=self._rendering.namespace)
         root, applications = "", False
         kind: Kind | None = None
@@ -82,6 +94,7 @@ class Manifests:
                 kustomized.add(os.path.join(shown, kustomization))
             for name in sorted(names):
                 path = os.path.join(shown, name)
+                paths += [path] if name.endswith(SUFFIXES) else []
                 for found in self._file(path, charts) if name.endswith(SUFFIXES) else ():
                     if found.concerns_us and kustomized.patches(path):
                         continue

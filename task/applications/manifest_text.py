@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from task.applications import Found
 from task.applicationsets.go_yaml import load_all
 from task.errors import Malformed
-from task.yaml_documents import ManifestDocument, documents
+from task.yaml_documents import ManifestDocument, broken, documents
+
+FEW = 5  # broken files that are named where there is no Application
+MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
 
 
 def found_in(content: bytes, origin: str) -> Iterator[Found]:
@@ -29,6 +32,31 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
             if document.text and any(found.item.get("kind") == "ApplicationSet" for found in items):
                 items = _with_types(items, document, where)
             yield from items
+
+
+def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> Iterator[Found]:
+    """Yield what was found, and if none of it concerns us, the first few files that are no YAML: one may be the reason.
+
+    `others` are the files with their origins, and are read only then. They are mostly no manifests of ours, such as
+    templates of other programs, so that they are told of only where nothing else was found.
+    """
+    any_of_ours = False
+    for one in found:
+        any_of_ours = any_of_ours or one.concerns_us
+        yield one
+    if any_of_ours:
+        return
+    size = told = 0
+    for origin, content in others:
+        size += len(content)
+        if size > MOST or told == FEW:
+            return
+        for document in broken(content.decode("utf-8", "replace")):
+            where = f"{origin}:{document.line}"
+            what = f"{where}: not YAML: {document.problem}"
+            yield Found({}, where, what, "fix the file if it has Applications, because none was found", advice=True)
+            told += 1
+            break
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
