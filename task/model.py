@@ -536,6 +536,14 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Unchecked:
+    """Facts that a registry could not give, and what to do so that it can."""
+
+    message: str  # what is unknown, and why
+    hint: str = ""
+
+
+@dataclass(frozen=True)
 class Decision:
     """The decision about one subscription and the offered image, with the reason."""
 
@@ -546,7 +554,7 @@ class Decision:
     branch: str = ""  # the base branch's name in Git; "" if Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
     kind: TargetKind | None = None  # None if Git was not asked
-    unchecked: str = ""  # facts that the rules needed and that no registry could give
+    unchecked: Unchecked | None = None  # facts that the rules needed and that no registry could give
     source: str = ""  # namespace/name of the Application whose version is promoted
 
 

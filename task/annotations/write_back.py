@@ -15,7 +15,7 @@ from task.annotations.keys import Faulty, git_branch, write_back_method
 from task.annotations.known_keys import nearest
 from task.errors import SourceError, TargetError
 from task.model import Application, Kind, Source
-from task.urls import normal_url
+from task.urls import normal_url, without_login
 
 TARGET = "write-back-target"
 FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}
@@ -141,6 +141,10 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
             f"the source is the Helm chart {source.chart!r}, not a Git repository", hint=WAY_OUT_OF_CHARTS
         )
     repo, base = _repository(app, source)
+    if repo.startswith("oci://"):
+        raise SourceError(
+            f"the source is the OCI artifact {without_login(repo)}, not a Git repository", hint=WAY_OUT_OF_CHARTS
+        )
     fallbacks: tuple[str, ...] = ()
     if target == "override":
         folder = inside(source.path, ".", "source")

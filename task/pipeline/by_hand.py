@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.image import split_image_list
-from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Verdict
+from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Unchecked, Verdict
 from task.pipeline.job import Intent
 from task.pipeline.move import Move, Remember, failed
 from task.pipeline.questions import question_about
@@ -26,6 +26,7 @@ from task.policy.remember import active, hold_text, holding, rolled_back
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
 MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
 TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
+SURE = "check that the image exists: nothing else has checked it"
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
@@ -104,7 +105,7 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         if there
         else Verdict("update", "admitted", f"rolled back from {version_of(situation.current) or 'nothing'}")
     )
-    decision = replace(situation.decision(wanted, verdict), unchecked=unchecked)
+    decision = replace(situation.decision(wanted, verdict), unchecked=Unchecked(unchecked, SURE) if unchecked else None)
     if intent.hold is None:
         return Move(decision, remember=None if there else Remember(memory), rolled_back=not there)
     hold = intent.hold

@@ -33,8 +33,8 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         Problem(
             one.subscription.application.key,
             "registry",
-            f"{one.candidate.reference}: {one.unchecked}",
-            "check that the image exists: nothing else has checked it",
+            f"{one.candidate.reference}: {one.unchecked.message}",
+            one.unchecked.hint,
             "warning",
         )
         for one in decisions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from task.errors import AnnotationError, TaskError
+from task.errors import AnnotationError, Exit, TaskError
 from task.model import (
     Answer,
     Build,
@@ -20,6 +20,7 @@ from task.model import (
     Question,
     Reading,
     Subscription,
+    Unchecked,
     Verdict,
     Written,
 )
@@ -157,8 +158,20 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     return replace(memory, written=replace(old, build=replace(old.build, created=old.build.created or answer.created)))
 
 
-def unchecked(answer: Answer | None) -> str:
-    """Return what could not be checked and why, or "" if everything could."""
+def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Unchecked | None:
+    """Return which of the needed facts are unknown, what that means and why, or None if there was an answer."""
     if answer is None or answer.error is None:
-        return ""
-    return f"the registry could not be asked everything that the rules need: {answer.error.message}"
+        return None
+    meanings = {
+        "platforms": f"not checked whether the image is for {' or '.join(sub.policy.platforms)}",
+        "created": "it is not known which build is newer, so the one that arrives later counts as newer",
+        "labels": "the commit message lacks the image's labels",
+    }
+    told = [fact for fact in dict.fromkeys(needed) if fact in meanings]
+    why = answer.error.message
+    message = f"{'; '.join(meanings[fact] for fact in told)}: {why}" if told else why
+    # The image is written all the same, so to run it again would not help.
+    hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
+    if "created" in told:
+        hint = hint or "give --sequence or --created"
+    return Unchecked(message, hint or "with --registry-check always, this is an error")

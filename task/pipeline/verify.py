@@ -108,6 +108,8 @@ def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     for number, question in asked.items():
         if answer := answers.get(question):
             decision = moves[number].decision
-            decision = replace(decision, unchecked=decision.unchecked or unchecked(answer))
+            decision = replace(
+                decision, unchecked=decision.unchecked or unchecked(answer, ("labels",), decision.subscription)
+            )
             found[number] = replace(moves[number], decision=decision, labels=answer.labels)
     return found

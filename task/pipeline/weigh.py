@@ -25,6 +25,7 @@ from task.pipeline.move import Move, Remember
 from task.pipeline.questions import (
     Offer,
     dated,
+    facts_of,
     image_of,
     memory_with_date,
     question_about,
@@ -138,11 +139,13 @@ def _by_the_order(decision: Decision, event: Written, answer: Answer | None, sit
     before = facts.answers.get(question_about(sub, image_of(sub, situation.in_git)))
     if before and before.error and _is_mistake(before.error):
         return registry_error(decision, before.error)
-    decision = replace(decision, unchecked=unchecked(answer))
+    offer = Offer(image_of(sub, Reading(tag=event.tag, digest=event.digest)), event.build)
+    needed = [fact for _, fact in facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)]
+    decision = replace(decision, unchecked=unchecked(answer, needed, sub))
     memory = memory_with_date(situation.memory, situation.in_git, before)
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
         return replace(decision, verdict=Verdict("refuse", "superseded", why))
-    return replace(decision, unchecked=decision.unchecked or unchecked(before))
+    return replace(decision, unchecked=decision.unchecked or unchecked(before, ("created",), sub))
 
 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:

@@ -158,6 +158,15 @@ def test_git_repository_of_no_source_takes_the_chosen_sources_branch() -> None:
     assert (where.repo, where.base, where.path) == ("https://git.example/o", "hb", "h/.argocd-source-web.yaml")
 
 
+def test_an_oci_artifact_is_never_cloned_as_git() -> None:
+    source = {"repoURL": "oci://ghcr.io/acme/charts/web", "path": ".", "targetRevision": "1.2.3"}
+    with pytest.raises(SourceError, match=r"the OCI artifact oci://ghcr\.io/acme/charts/web, not a Git") as refused:
+        web({}, source=source)
+    assert "git-repository" in refused.value.hint
+    elsewhere = {"write-back-target": "helmvalues:/v.yaml", "git-repository": "https://git.example/vals.git"}
+    assert web(elsewhere, source=source).repo == "https://git.example/vals.git"
+
+
 def test_a_charts_version_is_no_branch() -> None:
     annotations = {"write-back-target": "helmvalues:/v.yaml", "git-repository": "https://git.example/other"}
     assert web(annotations, sources=[CHART, VALUES]).base == ""

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from task.output.console import console_of, plain_console
 from task.output.report_table import diff_text, table
+from task.output.report_text import summary
 from task.output.words import change
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -46,6 +47,20 @@ def report(*decisions: dict[str, Any], **more: Any) -> dict[str, Any]:
         "decisions": list(decisions), "commits": [], "errors": [],
         "counts": {**dict.fromkeys(names, 0), "applications": 1, "updated": 1}, **more,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("updated", "dry", "line"),
+    [
+        (0, False, "committed: 1 held"),
+        (0, True, "would commit: 1 held"),
+        (1, False, "updated: 1 updated, 1 held"),
+        (1, True, "would update: 1 to update, 1 held"),
+    ],
+)
+def test_a_commit_that_only_holds_updates_nothing(updated: int, dry: bool, line: str) -> None:
+    numbers = {"updated": updated, "unchanged": 0, "refused": 0, "deferred": 1, "failed": 0}
+    assert summary("updated", numbers, dry=dry, back=False) == line
 
 
 WIDE = "argocd/日本語のアプリケーション"
