@@ -291,3 +291,19 @@ def test_few_broken_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "templates/0.yaml").write_text("{{ if x }}\na: [\n")
     told = [one for one in messages(run(tmp_path, image="x:1")) if "not YAML" in one]
     assert [one.partition(".yaml")[0][-1] for one in told] == list("01234")
+
+
+@pytest.mark.parametrize("command", [["run"], ["plan"], ["run", "--dry-run"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "--wait: nothing says which Argo CD to ask"),
+        (["--kubeconfig", "/nowhere"], "the kubeconfig '/nowhere' does not exist"),
+    ],
+)
+def test_a_plan_predicts_that_nobody_can_be_asked_about_rollouts(
+    tmp_path: Path, command: list[str], given: list[str], message: str
+) -> None:
+    apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    result = image_update(*command, *arguments(apps, "--wait", *given)[1:])
+    assert (result.code, messages(result, "error")) == (2, [message])

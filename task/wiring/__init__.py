@@ -59,15 +59,14 @@ def world_of(
     opened = ExitStack()
     clients = GitClients(settings, environ, log, opened)
     signer = signers(settings.git, clients.git, opened)
-    waits = settings.argo.wait and not settings.dry
     argo: Argo | None = None
     linked = settings.request.deployments and names_server(settings.argo, environ)
-    if waits or linked or {"cluster", "argocd"} & set(sources(settings, environ)):
+    if settings.argo.wait or linked or {"cluster", "argocd"} & set(sources(settings, environ)):
         from task.wiring.argo import Argo
 
         argo = Argo(settings, environ, log, opened)
-    if argo and waits:
-        argo.check()
+    if argo and settings.argo.wait:
+        argo.check()  # of a plan as well, because the run would fail
     if settings.promote.healthy and not (argo and argo.kind):
         hint = "files and Git do not say what is healthy: give --applications cluster or argocd"
         raise UsageError("--healthy: nothing says which Argo CD to ask", hint=hint)
