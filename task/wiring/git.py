@@ -42,6 +42,7 @@ class GitClients:
         self.git: Gits = once(lambda: self._open(self.access))
         # by repository and the cluster's secret for it
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
+        self._unused: set[tuple[str, str]] = set()  # secrets that were logged as unused, with the repository
         self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
@@ -84,6 +85,8 @@ class GitClients:
 
     def client(self, repo: str, sub: Subscription | None, from_cluster: FromCluster | None) -> Git:
         """Return the client for this repository, with the login from the options, or else from the cluster."""
+        if from_cluster is None and sub and sub.credentials.startswith("secret:"):
+            self._tell_unused(repo, sub)
         if from_cluster is None or sub is None or self.given_for(repo):
             return self.git()
         found = from_cluster(sub, self._reached(repo))
@@ -95,6 +98,18 @@ class GitClients:
                 access = self._with_given(plan)
                 self._private[repo, name] = self._open(access), access
             return self._private[repo, name][0]
+
+    def _tell_unused(self, repo: str, sub: Subscription) -> None:
+        """Log once that a secret which an annotation names is not read, unless the options have a login instead."""
+        with self._lock:
+            known = (repo, sub.credentials) in self._unused
+            self._unused.add((repo, sub.credentials))
+        if not known and not self.given_for(repo):
+            self._log(
+                "info",
+                f"git:{sub.credentials}, which {sub.application.key} names, is read only with --applications cluster: "
+                f"{without_login(repo)} is reached with the logins of this step",
+            )
 
     def logins(self, url: str) -> tuple[Login, ...]:
         """Return the logins for a URL, for its forge: the given ones, else the cluster's if exactly one secret fits."""
