@@ -7,6 +7,7 @@ already has it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from task.editors.file_text import (
@@ -23,14 +24,15 @@ from task.editors.file_text import (
 )
 from task.editors.yaml.grow import add_keys, begin
 from task.editors.yaml.layout import Data
-from task.editors.yaml.path import find, locate, parse_path
+from task.editors.yaml.path import Segment, find, locate, parse_path
 from task.editors.yaml.scalar import sound
-from task.editors.yaml.tree import Document, Node, Tree, parse, resolved
+from task.editors.yaml.tree import Document, Node, Tree, pairs, parse, resolved
 from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 
 _HEAD = "# written by image-update\n\n"  # of a new file; since v0.17, AIU also creates missing files, with a comment
+MOST_BESIDE = 200  # keys of one mapping that are compared with a key that is not there
 
 
 def places(target: Target) -> tuple[Place, ...]:
@@ -124,6 +126,43 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     changed = tuple(edit for edit in edits if edit.old != edit.new)
     # If only the quotes of a value changed, one edit says which key it was.
     return result(files, path, tree.text, changed or tuple(edits[:1]))
+
+
+def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return each annotated key that the file lacks, with the keys that lead to single values in its place.
+
+    Raises the errors of `read`.
+    """
+    path, found, keys = chosen(files, target), [], _keys(target.keys)
+    tree = tree_of(files, path)
+    with about(path):
+        document = rooted(tree.documents[0], path) if tree.documents else None
+        for key in filter(None, (keys.spec, keys.tag, keys.name if target.keys.name else "")):
+            steps = parse_path(key)
+            place = locate(tree, document, steps) if document else None
+            if document is None or place is None or place.parent is None or place.parent.kind != "mapping":
+                continue
+            before, rest = steps[: len(steps) - len(place.missing)], steps[len(steps) - len(place.missing) + 1 :]
+            names = [name.value for name, _ in pairs(place.parent)][:MOST_BESIDE]
+            paths = (".".join(map(_escaped, (*_texts(before), name, *_texts(rest)))) for name in names)
+            found.append((key, tuple(one for one in paths if _single_value_at(document, one))))
+    return tuple(found)
+
+
+def _texts(steps: Iterable[Segment]) -> tuple[str, ...]:
+    return tuple(step.text for step in steps)
+
+
+def _escaped(step: str) -> str:
+    return step.replace(".", "\\.")
+
+
+def _single_value_at(document: Document, key: str) -> bool:
+    try:
+        nodes = find(document, parse_path(key), merges=False)
+    except TargetError:  # nobody has named this key, so its flaws are nobody's mistake
+        return False
+    return bool(nodes) and resolved(document, nodes[-1]).kind == "scalar"
 
 
 def _name(old: str, target: Target, image: Image) -> str:

@@ -57,6 +57,18 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
                     "warning",
                 )
             )
+    found += [
+        Problem(
+            one.subscription.application.key,
+            "target",
+            f"{key} is not in {one.current.file or one.subscription.path}, and is added to it; the file has {near}",
+            f"if the chart reads {near}, correct the annotation, and remove {key} from the file",
+            "warning",
+        )
+        for one in decisions
+        if one.misspelt
+        for key, near in [one.misspelt]
+    ]
     # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
     found += [
         Problem(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from task.editors import EDITORS, strays
+from task.annotations.known_keys import differ
+from task.editors import EDITORS, helm_values, strays
 from task.editors.file_text import refuse_executable
 from task.editors.state_file import write_state
 from task.errors import TargetError, TaskError
@@ -38,6 +40,7 @@ from task.templates.commit_message import AppChanges, commit_message
 from task.templates.hold_message import hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
+SHORT = 4  # in a word of so many letters, two different ones make another word
 NO_HEADS: Mapping[str, Snapshot] = {}
 
 
@@ -126,9 +129,10 @@ def _edit(
                 verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
                 rest += [] if move.kept else [replace(one, verdict=verdict)]
                 continue
+        doubtful = _misspelt(seen, one) if one.kind == "helmvalues" and any(not edit.old for edit in edits) else None
         seen.update(new)
         changed.update(new)
-        done.append(move)
+        done.append(replace(move, decision=replace(one, misspelt=doubtful)) if doubtful else move)
         if not move.kept:  # what waits on a head branch gives way to something newer
             writers |= {(edit.path, edit.key): move for edit in edits}
         if names := strays(one.kind, seen, target):
@@ -143,6 +147,18 @@ def _replaces(files: Files, first: Move, terms: Terms) -> bool:
         return False
     target = target_of(one.subscription, one.kind, carry=terms.carry)
     return version_of(EDITORS[one.kind].read(files, target)) != one.candidate.version
+
+
+def _misspelt(files: Files, one: Decision) -> tuple[str, str] | None:
+    """Return a key that these values lack, and one that they have and that is almost the same."""
+    for key, there in helm_values.beside(files, target_of(one.subscription, "helmvalues")):
+        for other in there:
+            words = ((word, near) for word, near in zip(key.split("."), other.split("."), strict=False) if word != near)
+            for word, near in islice(words, 1):
+                few = 1 if min(len(word), len(near)) <= SHORT else 2
+                if differ(word, near, few + 1) <= few:
+                    return key, other
+    return None
 
 
 def _taken(edit: Edit, first: Decision) -> TargetError:
