@@ -118,6 +118,24 @@ def test_the_page_goes_to_the_file(scene: Scene, tmp_path: Path, words: str, mon
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.parametrize(
+    ("words", "shown", "code"),
+    [
+        (["a", "--application", "[ab]"], ["argocd/a"], 0),
+        (["a", "--application", "a", "--application", "b"], ["argocd/a"], 0),
+        (["*", "--application", "argocd/b"], ["argocd/b"], 0),
+        (["a", "--application", "b"], [], 3),
+        (["a", "b", "--application", "b"], ["argocd/b"], 3),
+    ],
+)
+def test_names_within_those_of_the_option(scene: Scene, words: list[str], shown: list[str], code: int) -> None:
+    found = scene.status(*words, code=code)
+    assert keys(found) == shown
+    told = [(one["message"], one["hint"]) for one in found["errors"] if one["severity"] == "error"]
+    hint = "there is one, but --application, --namespace, --project or --selector leaves it out"
+    assert told == ([("no Application is called 'a'", hint)] if code else [])
+
+
 def test_applications_by_name_and_glob(scene: Scene) -> None:
     assert keys(scene.status("a")) == keys(scene.status("argocd/a")) == ["argocd/a"]
     assert keys(scene.status("[bc]")) == ["argocd/b", "argocd/c"]

@@ -20,12 +20,16 @@ class Narrow:
     namespaces: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     selector: str = ""
+    within: tuple[str, ...] = ()  # globs like `names`: `status APP` shows only what --application leaves
 
 
 def considered(app: Application, narrow: Narrow) -> bool:
     """Tell whether an Application fits every part. Raises `UsageError` for an invalid selector."""
     return (
-        (not narrow.names or any(fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in narrow.names))
+        all(
+            not globs or any(fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in globs)
+            for globs in (narrow.names, narrow.within)
+        )
         and (not narrow.namespaces or any(fnmatchcase(app.namespace, glob) for glob in narrow.namespaces))
         and (not narrow.projects or any(fnmatchcase(app.project, glob) for glob in narrow.projects))
         and (not narrow.selector or all(requirement.met(app.labels) for requirement in _selector(narrow.selector)))

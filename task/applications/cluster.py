@@ -86,7 +86,7 @@ class ClusterManifests:
             except ForbiddenError as error:
                 # If we only have a Role in Argo CD's namespace, use its Applications, unless the options exclude them.
                 home = Application(self._home, "", {}, ())
-                if scope or not considered(home, replace(self._narrow, names=(), selector="")):
+                if scope or not considered(home, replace(self._narrow, names=(), within=(), selector="")):
                     raise
                 self._log("info", f"{error.message}; only those of namespace {self._home!r} count, or {error.hint}")
                 scope = self._home  # noqa: PLW2901 - from here on

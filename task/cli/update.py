@@ -230,7 +230,13 @@ def scope_of(settings: Settings) -> Scope:
     """Return which Applications are considered, and the defaults for settings without an annotation."""
     return Scope(
         settings.annotation_prefix,
-        Narrow((*settings.application, *settings.held.apps), settings.namespace, settings.project, settings.selector),
+        Narrow(
+            settings.held.apps or settings.application,
+            settings.namespace,
+            settings.project,
+            settings.selector,
+            within=settings.application if settings.held.apps else (),
+        ),
         Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest, settings.request.wanted),
     )
 

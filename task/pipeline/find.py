@@ -80,7 +80,9 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
             "no Application with Image Updater's annotations was found: check --applications and what narrows it",
         )
     strict = job.intent is not None
-    problems = found.problems + unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict)
+    narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
+    unknown = unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing)
+    problems = found.problems + unknown
     if job.intent:
         return seen, problems
     # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.

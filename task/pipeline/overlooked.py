@@ -142,11 +142,16 @@ def _last_part(image: Image) -> str:
 
 
 def unknown_names(
-    names: Iterable[str], here: Sequence[Application], outside: Sequence[Application] = (), *, strict: bool = False
+    names: Iterable[str],
+    here: Sequence[Application],
+    outside: Sequence[Application] = (),
+    *,
+    strict: bool = False,
+    narrowing: str = "--namespace, --project or --selector",
 ) -> tuple[Problem, ...]:
     """Return an error for each unknown name, and a warning for a glob without a match (an error too if `strict`).
 
-    `outside` are the Applications that the narrowing options exclude.
+    `outside` are the Applications that the options in `narrowing` exclude.
     """
     found = []
     for name in names:
@@ -156,7 +161,7 @@ def unknown_names(
         message = f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
         hint = "name an Application that --applications contains and that has Image Updater's annotations"
         if any(considered(app, Narrow((name,))) for app in outside):
-            hint = "there is one, but --namespace, --project or --selector leaves it out"
+            hint = f"there is one, but {narrowing} leaves it out"
         elif near := [] if wild else _alike(name, (*here, *outside)):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
         found.append(Problem("", "source", message, hint, "warning" if wild and not strict else "error"))
