@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from task.model import Decision, Problem
+from task.model import Commit, Decision, Problem
 from task.pipeline.job import Job, Stray
 
 MOST_NAMES = 5
@@ -25,6 +25,28 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
     message = f"{options}: no effect, because nothing asks for pull requests for {', '.join(names[:MOST_NAMES])}{more}"
     hint = 'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
     return (Problem("", "usage", message, hint, "warning"),)
+
+
+def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Job) -> tuple[Problem, ...]:
+    """Return a warning for each commit of `hold`, `release` or `rollback` that only waits on a head branch.
+
+    A pull request says so by itself.
+    """
+    if job.intent is None:
+        return ()
+    alone = {one.head for one in decisions if one.subscription.head_template and not one.subscription.pull_request}
+    return tuple(
+        Problem(
+            "",
+            "target",
+            f"this {job.command} of {', '.join(one.applications[:MOST_NAMES])} goes to {one.head}, as git-branch says: "
+            f"on {one.branch}, nothing is different before it is merged",
+            f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it",
+            "warning",
+        )
+        for one in commits
+        if one.head != one.branch and one.head in alone
+    )
 
 
 def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Problem, ...]:
