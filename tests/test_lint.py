@@ -365,6 +365,11 @@ def test_two_images_in_one_helm_value_are_an_error() -> None:
     assert lint({"image-list": "a=acme/a, b=acme/b"}, kind="Kustomize") == ()
 
 
+def test_a_misspelt_image_list_is_told_once() -> None:
+    (one,) = lint({"imagelist": "web=acme/web"})
+    assert (one.key, one.severity) == ("imagelist", "error")
+
+
 def test_a_comma_in_a_constraint_is_told_once() -> None:
     found = lint({"image-list": "web=acme/web:>=1.0, <2"})
     assert [one.message for one in found] == ["'<2' follows a comma: a comma ends an entry"]

@@ -28,7 +28,7 @@ from task.annotations.credential_source import DOCKER_CONFIG, parse_credential_s
 from task.annotations.entries import EntryReading
 from task.annotations.image_updater_settings import FIELDS
 from task.annotations.keys import IMAGE_KEYS, Setting, git_branch, index, prefixes, settings, split_key
-from task.annotations.known_keys import doubt, names_of
+from task.annotations.known_keys import doubt, doubts, names_of
 from task.annotations.subscription import Defaults, attempted, subscribe
 from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
@@ -77,7 +77,8 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     flaws = (flaw for flaw in subscribed.flaws if flaw.severity != "info" and not flaw.misspelt)
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in listed]
     found += [_finding(app, "image-list", "error", message, hint) for message, hint in listed.values()]
-    if app.annotations and not split_image_list(app.annotations.get("image-list", "")):
+    misspelt = any(one.meant == "image-list" for _, one in doubts(app.annotations))  # `_key` reports it
+    if app.annotations and not misspelt and not split_image_list(app.annotations.get("image-list", "")):
         message = "there are annotations but no image-list: nothing is ever updated"
         found.append(_finding(app, "image-list", "warning", message, "write image-list: <alias>=<image>"))
     if app.annotations.get("write-back-method") == "argocd":

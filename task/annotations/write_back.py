@@ -167,6 +167,11 @@ def _target(text: str) -> tuple[str, str]:
         raise Faulty(TARGET, text, message, f"write kustomization:{folder}")
     if word in TARGETS:
         return word, path
+    if word.lower() in ("git", "argocd"):
+        message = f"unknown target {text!r}: that is a method"
+        raise Faulty(
+            TARGET, text, message, f"write write-back-method: {text}, and kustomization, helmvalues or manifests here"
+        )
     if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS)):
         raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}")
     # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these targets.

@@ -87,6 +87,14 @@ def test_targets(target: str, kind: str, path: str) -> None:
     assert (where.target, where.path) == (kind, path)
 
 
+@pytest.mark.parametrize("method", ["git", "argocd", "git:secret:argocd/login"])
+def test_a_method_is_no_target(method: str) -> None:
+    with pytest.raises(Faulty) as caught:
+        web({"write-back-target": method})
+    assert f"unknown target '{method}': that is a method" in str(caught.value)
+    assert f"write write-back-method: {method}, and " in caught.value.hint
+
+
 @pytest.mark.parametrize(
     "target", ["kustomizationX", "helmvalues.yaml", "Helmvalues", "MANIFESTS", "git:x", "helm", "Kustomize", "values"]
 )
