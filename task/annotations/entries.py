@@ -16,6 +16,7 @@ from task.policy import tag_filter
 from task.policy.version_range import parse_range
 
 T = TypeVar("T")
+MOST_GLOBS = 10  # broken globs of one annotation that are told one by one
 BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
 
@@ -54,7 +55,7 @@ class _Reader:
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
             allow=self._try(self._allow, None),
-            ignore=self._try(self._ignore, ()),
+            ignore=self._ignore(),
             platforms=annotation.platforms(self._get("platforms")),
             pin_digest=self._try(lambda: annotation.boolean(pin) if pin else pin_digest, otherwise=False),
             pull_secret=self._get("pull-secret").value,
@@ -139,12 +140,23 @@ class _Reader:
 
     def _ignore(self) -> tuple[str, ...]:
         setting = self._get("ignore-tags")
-        globs = _checked(setting, tag_filter.ignore_globs) if setting else ()
-        for glob in globs:  # AIU accepts such a glob, and so takes tags that somebody wanted to ignore
-            if sign := advice.blind_glob(glob):
+        globs = tag_filter.split_globs(setting.value) if setting else ()
+        broken: list[Faulty] = []
+        for glob in dict.fromkeys(globs):
+            if len(broken) == MOST_GLOBS:
+                message = "there may be more wrong globs"
+                broken.append(Faulty(setting.key, setting.value, message, "correct the first ones, and check again"))
+                break
+            try:
+                tag_filter.check_glob(glob)
+            except Malformed as error:
+                broken.append(Faulty(setting.key, setting.value, error.message, error.hint))
+                continue
+            if sign := advice.blind_glob(glob):  # AIU accepts it, and so takes tags that somebody wanted to ignore
                 message = f"{glob!r} ignores nothing: no tag has {sign!r}"
-                raise Faulty(setting.key, setting.value, message, advice.on_blind_glob(glob))
-        return globs
+                broken.append(Faulty(setting.key, setting.value, message, advice.on_blind_glob(glob)))
+        self.flaws += [flaw_of(self.entry, error) for error in broken]
+        return () if broken else globs
 
 
 NONE = Setting()

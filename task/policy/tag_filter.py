@@ -65,15 +65,22 @@ def allowed(pattern: str | None, tag: str) -> bool:
 
 
 def ignore_globs(value: str) -> tuple[str, ...]:
-    """Return the globs of an `ignore-tags` value, trimmed, without empty ones.
-
-    Raises `Malformed` for a glob that Go's `filepath.Match` calls a bad pattern. AIU ignores such a glob.
-    """
-    globs = tuple(glob for part in value.split(",") if (glob := part.strip()))
+    """Return the globs of an `ignore-tags` value, trimmed, without empty ones. Raises `Malformed` for a broken one."""
+    globs = split_globs(value)
     for glob in globs:
-        check_length(glob)
-        _compiled_glob(glob)
+        check_glob(glob)
     return globs
+
+
+def split_globs(value: str) -> tuple[str, ...]:
+    """Return the globs of an `ignore-tags` value, trimmed, without empty ones. They may be broken."""
+    return tuple(glob for part in value.split(",") if (glob := part.strip()))
+
+
+def check_glob(glob: str) -> None:
+    """Raise `Malformed` for a glob that Go's `filepath.Match` calls a bad pattern. AIU ignores such a glob."""
+    check_length(glob)
+    _compiled_glob(glob)
 
 
 def glob_match(glob: str, tag: str) -> bool:

@@ -12,7 +12,7 @@ FORGE_TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return where Applications are read. Raises `UsageError` if nothing says so."""
+    """Return where Applications are read: sources as for `--applications`, or () if nothing says so."""
     if settings.applications:
         return settings.applications
     if environ.get("KUBERNETES_SERVICE_HOST") and in_cluster(environ):

@@ -154,6 +154,19 @@ def test_a_flaw_knows_the_strategy_as_far_as_it_can_be_read() -> None:
     assert [one.strategy for one in only({"web.update-strategy": "newest"}).flaws] == [None]
 
 
+def test_each_wrong_glob_is_a_flaw() -> None:
+    subscribed = only({"web.ignore-tags": "[, ok-*, regexp:^dev-, [, \\"})
+    assert [one.message for one in subscribed.flaws] == [
+        "web.ignore-tags: '[' is not a glob: a [class] is not closed",
+        "web.ignore-tags: 'regexp:^dev-' ignores nothing: no tag has ':'",
+        r"web.ignore-tags: '\\' is not a glob: there is a backslash at the end",
+    ]
+    assert subscribed.subscriptions == ()
+    many = only({"web.ignore-tags": ",".join(f"{number}[" for number in range(10_000))})
+    assert len(many.flaws) == 11
+    assert many.flaws[-1].message == "web.ignore-tags: there may be more wrong globs"
+
+
 def test_all_problems_of_an_entry_come_together() -> None:
     subscribed = only({"web.allow-tags": "regexp:[", "web.ignore-tags": "[", "web.update-strategy": "x"})
     assert errors(subscribed) == ["web.update-strategy", "web.allow-tags", "web.ignore-tags"]
