@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from runs import PREFIX
-from support import ROOT, image_update
+from support import ROOT, bare_repo, image_update
 
 WRONG = f"""\
 apiVersion: argoproj.io/v1alpha1
@@ -45,6 +45,18 @@ def test_sources_are_arguments(repository: Path, args: list[str], variable: str,
     ended = image_update("lint", *args, "--output", "json", env={"IMAGE_UPDATE_APPLICATIONS": variable}, cwd=repository)
     assert ended.code == 3, ended.stderr
     assert [(one["file"], one["line"]) for one in ended.json["findings"]] == [(path, 8) for path in expected]
+
+
+def test_a_finding_in_git_has_its_line(tmp_path: Path) -> None:
+    second = WRONG.replace("NAME", "two").replace("stratgy", "strategi")
+    repo = bare_repo(tmp_path, {"apps/both.yaml": f"# two\n{WRONG.replace('NAME', 'one')}---\n{second}"})
+    ended = image_update("lint", f"{repo}//apps?ref=main", "--allow-protocol", "file", "--output", "json")
+    assert ended.code == 3, ended.stderr
+    assert [(one["application"], one["line"]) for one in ended.json["findings"]] == [
+        ("argocd/one", 9),
+        ("argocd/two", 19),
+    ]
+    assert ended.json["findings"][0]["file"].endswith("//apps/both.yaml")
 
 
 @pytest.mark.parametrize("text", ["", "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}\n"])

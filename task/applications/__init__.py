@@ -28,6 +28,7 @@ class Found:
     severity: Literal["error", "warning"] = "warning"  # of the problem
     subject: str = ""  # "namespace/name" that the problem is about
     exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
+    text: str = ""  # of the file from Git, in which `lint` looks for lines
     advice: bool = False  # the problem is not a mistake: it says what is not read, and how to read it
 
     @property

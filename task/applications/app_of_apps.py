@@ -277,8 +277,9 @@ class _Branch:
     def manifests(self, paths: Iterable[str]) -> Iterator[Found]:
         """Yield the manifests in these files."""
         for path in paths:
-            for found in found_in(self._text(path).encode(), f"{self.repo}//{path}"):
-                yield replace(found, place=(self.repo, self.name, path))
+            text = self._text(path)
+            for found in found_in(text.encode(), f"{self.repo}//{path}"):
+                yield replace(found, place=(self.repo, self.name, path), text=text)
 
     def _text(self, path: str) -> str:
         file = self._files.get(path)

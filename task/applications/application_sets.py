@@ -65,14 +65,14 @@ class RenderedSets:
             yield self._problem(found, key, "nested too deeply", _FAILED)
             rendered = Rendered()
         for item in rendered.applications:
-            yield Found(item, found.origin, generated_by=key)
+            yield Found(item, found.origin, generated_by=key, text=found.text)
         for trouble in rendered.troubles:
             yield self._problem(found, key, trouble.message, trouble.hint or (_FAILED if rendered.failed else _OTHERS))
         for unknown in rendered.unknown:
             message = f"{found.origin}: {unknown.message}"
             yield Found({}, found.origin, message, unknown.hint, subject=key)
         if not rendered.applications and (template := template_of(found.item, self._prefix)):
-            yield Found(template, found.origin, generated_by=key, template=True)
+            yield Found(template, found.origin, generated_by=key, template=True, text=found.text)
 
     def _problem(self, found: Found, key: str, message: str, hint: str, code: int = 0) -> Found:
         concerned = may_name(found.item, self._images, self._prefix) if self._images else self._strict

@@ -101,7 +101,7 @@ class GitManifests:
                     if found.is_application:
                         applications = True
                         kustomized.found(path)
-                    yield replace(found, place=(snapshot.repo, snapshot.branch, path))
+                    yield replace(found, place=(snapshot.repo, snapshot.branch, path), text=file.text)
         kustomization = kustomization_in(files, self.path)
         yield from self._rendering.unrendered(
             self.path,

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from task.errors import Exit, UsageError
 from task.model import Subscription
 from task.output.log import Log
 from task.output.stdout import say
-from task.pipeline.discover import Discovered, Scope, discovered
+from task.pipeline.discover import Discovered, FoundManifest, Scope, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import Settings
 from task.text import counted, exact_json, printable, without_logins
@@ -115,7 +115,8 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     scope = scope_of(settings)
     world = world_of(settings, environ, log, scope)
     try:
-        found = discovered(world.applications(), scope, world.locate)
+        texts: dict[str, str] = {}
+        found = discovered(_with_texts(world.applications(), texts), scope, world.locate)
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
@@ -152,14 +153,14 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     told = told_once((*found.applications, *found.templates), scope.defaults)
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in written if sub.application.key not in outside)
-    placed += [(one, *_place(one, settings.annotation_prefix)) for one in told]
+    placed += [(one, *_place(one, settings.annotation_prefix, texts)) for one in told]
     for release in found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
             if not flaw.key:  # it is about the place of the release, which may be elsewhere in the repository
                 finding = replace(finding, severity="warning")
-            placed.append((finding, *_place(finding, "")))
-    return placed + [(one, *_place(one, "")) for one in on_hold], read
+            placed.append((finding, *_place(finding, "", texts)))
+    return placed + [(one, *_place(one, "", texts)) for one in on_hold], read
 
 
 def _written(found: Discovered, scope: Scope) -> list[Subscription]:
@@ -175,7 +176,15 @@ def _origin(origin: str) -> tuple[str, int]:
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
-def _place(one: Finding, prefix: str) -> tuple[str, int]:
+def _with_texts(manifests: Iterable[FoundManifest], texts: dict[str, str]) -> Iterator[FoundManifest]:
+    """Yield the manifests, and put the texts of those from Git into `texts`, by the path in their origin."""
+    for one in manifests:
+        if one.text:
+            texts[_origin(one.origin)[0]] = one.text
+        yield one
+
+
+def _place(one: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
     """Return the file and line of the annotation, or else of the manifest."""
     path, start = _origin(one.origin)
     if not one.key or path in NO_FILES:
@@ -183,8 +192,8 @@ def _place(one: Finding, prefix: str) -> tuple[str, int]:
     if one.field:
         # An `image-list` has what the fields `alias` and `imageName` say, of each image.
         value = one.value.partition("=")[2] if one.field == "imageName" else one.value
-        return path, line_of(path, start, one.field, value, sure=True)
-    return path, line_of(path, start, f"{prefix}{one.key}", one.value)
+        return path, line_of(path, start, one.field, value, sure=True, text=texts.get(path))
+    return path, line_of(path, start, f"{prefix}{one.key}", one.value, text=texts.get(path))
 
 
 def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:

@@ -33,6 +33,10 @@ class FoundManifest(Protocol):
         """The place where it was read, as `file:line`."""
 
     @property
+    def text(self) -> str:
+        """Text of the whole file, if it is in Git; else ""."""
+
+    @property
     def place(self) -> tuple[str, str, str] | None:
         """The repository, branch and path of a manifest that came from Git."""
 
