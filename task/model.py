@@ -556,6 +556,7 @@ class Decision:
     kind: TargetKind | None = None  # None if Git was not asked
     unchecked: Unchecked | None = None  # facts that the rules needed and that no registry could give
     source: str = ""  # namespace/name of the Application whose version is promoted
+    created: str = ""  # the values file that did not exist
     misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
 
 

@@ -35,3 +35,26 @@ def test_a_misspelt_key_is_a_warning_once(tmp_path: Path, key: str, near: str) -
         said = f"{key} is not in apps/a/values.yaml, and is added to it; the file has {near}"
         assert warnings(result) == ([said] if near else [])
     assert warnings(image_update(*arguments(apps))) == []  # the key is there now
+
+
+@pytest.mark.parametrize(
+    ("file", "value_files", "warned"),
+    [
+        ("values.yml", [], True),
+        ("values.yaml", [], False),  # Helm reads it by itself
+        ("prod.yaml", ["prod.yaml"], False),
+        ("prod.yaml", ["/apps/a/prod.yaml"], False),
+        ("prod.yaml", ["../prod.yaml"], True),
+    ],
+)
+def test_a_values_file_that_nobody_reads_is_not_created_without_a_word(
+    tmp_path: Path, file: str, value_files: list[str], warned: bool
+) -> None:
+    repo = bare_repo(tmp_path, {"apps/a/Chart.yaml": "name: a\n"})
+    app = application("a", repo, write_back_target=f"helmvalues:{file}")
+    app["spec"]["source"]["helm"] = {"valueFiles": value_files}
+    apps = manifest(tmp_path, app)
+    said = f"apps/a/{file} does not exist, and is created; no source of the Application names it in valueFiles"
+    for more in (["--dry-run"], []):
+        assert warnings(image_update(*arguments(apps, *more))) == ([said] if warned else [])
+    assert warnings(image_update(*arguments(apps))) == []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Sequence
 
-from task.model import Commit, Decision, Problem
+from task.model import Commit, Decision, Problem, Source
 from task.pipeline.job import Job, Stray
 
 MOST_NAMES = 5
@@ -91,6 +92,17 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         if one.misspelt
         for key, near in [one.misspelt]
     ]
+    found += [
+        Problem(
+            one.subscription.application.key,
+            "target",
+            f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles",
+            "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles",
+            "warning",
+        )
+        for one in decisions
+        if one.created and not _named(one.created, one.subscription.application.sources)
+    ]
     # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
     found += [
         Problem(
@@ -105,3 +117,14 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         if one.current.file and one.current.file in one.subscription.fallbacks
     ]
     return tuple(found)
+
+
+def _named(path: str, sources: Iterable[Source]) -> bool:
+    """Tell whether a source reads this values file, as far as its own section says."""
+    for source in sources:
+        for name in ("values.yaml", *source.value_files):
+            # `$ref/file` begins at the root of the source with that ref
+            file = name.partition("/")[2] if name.startswith("$") else posixpath.join(source.path, name)
+            if posixpath.normpath(f"/{file}").lstrip("/") == path:
+                return True
+    return False

@@ -129,10 +129,13 @@ def _edit(
                 verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
                 rest += [] if move.kept else [replace(one, verdict=verdict)]
                 continue
-        doubtful = _misspelt(seen, one) if one.kind == "helmvalues" and any(not edit.old for edit in edits) else None
+        told = one
+        if one.kind == "helmvalues":
+            doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
+            told = replace(one, misspelt=doubtful, created=next((path for path in new if path not in seen), ""))
         seen.update(new)
         changed.update(new)
-        done.append(replace(move, decision=replace(one, misspelt=doubtful)) if doubtful else move)
+        done.append(replace(move, decision=told))
         if not move.kept:  # what waits on a head branch gives way to something newer
             writers |= {(edit.path, edit.key): move for edit in edits}
         if names := strays(one.kind, seen, target):
