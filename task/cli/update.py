@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -28,7 +28,7 @@ from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.git.names import rewritten
 from task.git.remote_url import remote_of
-from task.model import Hold, Image, Report
+from task.model import Hold, Image, Problem, Report
 from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import first_of
@@ -42,6 +42,7 @@ from task.urls import without_login
 from task.wiring import SECRETS, world_of
 
 BY_HAND = ("hold", "release", "rollback")
+FEW = 5  # how many Applications have a line each for the same problem, and how many a common line names
 
 
 def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -61,9 +62,9 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
             for one in report.decisions
             if one.verdict.verdict == "error" and log.console and sys.stdout.isatty() and output.format == "text"
         }
-        for problem in report.problems:
-            if (problem.application, problem.message) not in on_screen:
-                log.problem(problem.severity, problem.application, problem.message, problem.hint)
+        untold = [one for one in report.problems if (one.application, one.message) not in on_screen]
+        for where, problem in told_together(untold):
+            log.problem(problem.severity, where, problem.message, problem.hint)
         # they are in the log already
         report = replace(report, problems=(*report.problems, *strange_variables(environ)))
         failed = publish(report, output, environ)
@@ -77,6 +78,26 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
             notify(replace(report, exit=code), receivers, time.monotonic() - began, environ, log)
         shutdown.deaf()  # everything is told: it is too late to stop anything
     return code
+
+
+def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
+    """Yield the problems in order, each with the Applications that it is about, as the log names them.
+
+    If a server is down, hundreds of Applications may have the same problem. More than a few share one line, which names
+    the first of them. The report has one element for each.
+    """
+    problems = tuple(problems)
+    same: dict[Problem, list[str]] = {}
+    for one in problems:
+        same.setdefault(replace(one, application=""), []).append(one.application)
+    for one in problems:
+        apps = same.get(replace(one, application=""), [])
+        if 0 < len(apps) <= FEW:
+            yield one.application, one
+        elif apps:
+            more = f" and {len(apps) - FEW} more" if len(apps) > FEW else ""
+            yield ", ".join(apps[:FEW]) + more, one
+            apps.clear()
 
 
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_told: ExitStack) -> Report:

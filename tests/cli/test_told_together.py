@@ -1,0 +1,26 @@
+"""The lines of the log if many Applications have the same problem, as when a registry is down."""
+
+from task.cli.update import told_together
+from task.model import Problem
+
+
+def down(number: int) -> Problem:
+    return Problem(f"argocd/a{number}", "registry", "ghcr.io could not be reached", "run it again")
+
+
+OTHER = Problem("argocd/b", "target", "no such file", "correct the path")
+
+
+def test_a_few_have_a_line_each_in_the_order_of_the_report() -> None:
+    problems = [down(0), OTHER, *(down(number) for number in range(1, 5))]
+    assert list(told_together(problems)) == [(one.application, one) for one in problems]
+
+
+def test_many_share_one_line() -> None:
+    first, *rest = told_together([down(0), OTHER, *(down(number) for number in range(1, 200))])
+    assert first == ("argocd/a0, argocd/a1, argocd/a2, argocd/a3, argocd/a4 and 195 more", down(0))
+    assert rest == [("argocd/b", OTHER)]
+
+
+def test_a_problem_of_no_application_has_no_name() -> None:
+    assert list(told_together([Problem("", "untracked", "x")])) == [("", Problem("", "untracked", "x"))]
