@@ -710,7 +710,7 @@ LogLevel = Annotated[
     option(
         "--log-level",
         RESULTS,
-        "How much to log on stderr. debug shows every call of git and of a server.",
+        "How much to log on stderr. debug shows each transfer of git and each request to a server.",
         "error|warning|info|debug",
         read=one_of,
     ),
