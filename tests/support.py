@@ -58,7 +58,7 @@ def needs(component: str) -> list[str]:
     for candidate in _candidates(component):
         if found := shutil.which(candidate[0], path=_search_path()):
             return [found, *candidate[1:]]
-    raise missing(f"{component} is not here; .ci/run installs it")
+    raise missing(f"{component} is not here; install it (.ci/run and tests/real/install say which package has it)")
 
 
 def missing(message: str) -> BaseException:
