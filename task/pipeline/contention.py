@@ -56,7 +56,7 @@ def longest_pause(attempts: int, took: float, left: float) -> float:
 
     The more often somebody else was faster, the more writers there are, and each of them is about as slow as we are.
     Time for more attempts is left over. Growth rates were simulated for 2 to 50 writers, on two cores and far from the
-    server. If the pause grows by half each time, the last of 50 far writers lands a third later. If it does not grow,
-    50 writers on two cores make a fifth more attempts.
+    server. If the pause grows by half each time, the last of 20 far writers lands a fifth later. If it does not grow,
+    50 writers on two cores make half as many attempts again.
     """
-    return min(3 * took * 1.1 ** min(attempts, 12), LONGEST_PAUSE, left / 4)
+    return min(3 * took * 1.2 ** min(attempts, 12), LONGEST_PAUSE, left / 4)

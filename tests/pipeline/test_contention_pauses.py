@@ -8,11 +8,11 @@ from task.pipeline.contention import LONGEST_PAUSE, longest_pause
 @pytest.mark.parametrize(
     ("attempts", "took", "left", "pause"),
     [
-        (1, 0.1, 120.0, 0.33),
-        (2, 0.1, 120.0, 0.363),
-        (4, 1.0, 120.0, 4.3923),
+        (1, 0.1, 120.0, 0.36),
+        (2, 0.1, 120.0, 0.432),
+        (4, 1.0, 120.0, 6.2208),
         (4, 3.0, 120.0, LONGEST_PAUSE),
-        (500, 1.0, 120.0, 3 * 1.1**12),
+        (500, 0.2, 120.0, 0.6 * 1.2**12),
         (4, 1.0, 8.0, 2.0),  # time for more attempts is left
     ],
 )
