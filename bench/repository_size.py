@@ -65,7 +65,7 @@ def figures() -> Iterator[Figure]:
         large, small = _place(Path(large_folder), LARGE), _place(Path(small_folder), SMALL)
         ours, theirs = alternate(ROUNDS, large.update, large.clone)
         shown = f"{event.shown()}  ({LARGE:,} files)"
-        yield Figure("100,000 files: time", Side(shown, ours), Side(SHOWN, theirs), 1 / 5)
+        yield Figure("100,000 files: time", Side(shown, ours), Side(SHOWN, theirs), 1 / 3)
         disk = (
             Side(f"{shown}, the most after any git command", large.peak()),
             Side(SHOWN, on_disk(large.where.folder / "clone")),
@@ -73,7 +73,7 @@ def figures() -> Iterator[Figure]:
         yield Figure("100,000 files: disk", *disk, 1 / 50, unit="B")
         ours, theirs = alternate(2 * ROUNDS + 1, large.update, small.update)
         yield Figure(
-            "100,000 files against 1,000", Side(shown, ours), Side(f"{event.shown()}  ({SMALL:,} files)", theirs), 2
+            "100,000 files against 1,000", Side(shown, ours), Side(f"{event.shown()}  ({SMALL:,} files)", theirs), 3
         )
 
 
