@@ -32,11 +32,15 @@ class StartingPoint:
 
 
 def find(job: Job, world: World) -> StartingPoint:
-    """Discover the Applications, match them with the images, and begin to read the repository that all need."""
+    """Discover the Applications, match them with the images, and begin to read the repository that all need.
+
+    `scan` asks the registries first, which may take longer than a branch stays where it is.
+    """
     began = world.now()
     seen, problems = discover(job, world)
     found = StartingPoint(seen, match_images(seen.subscribed, job), problems, began)
-    begin_to_read(found.matched, job, world)
+    if job.command != "scan":
+        begin_to_read(found.matched, job, world)
     return found
 
 

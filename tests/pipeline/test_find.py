@@ -72,6 +72,10 @@ def test_a_person_waits_as_little_as_an_event() -> None:
     assert expected(app(), job=Job("hold", (), SCOPE, Terms(now=NOW), WORDING, intent=hold)) == [(URL, "main")]
 
 
+def test_scan_asks_the_registry_first() -> None:
+    assert expected(app(), job=Job("scan", (), SCOPE, Terms(now=NOW), WORDING)) == []
+
+
 def test_promote_reads_the_sources_first() -> None:
     job = Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=Promotion(("a",), ("b",)))
     assert expected(app(), app("b"), job=job) == []
