@@ -69,6 +69,24 @@ def test_a_run_is_stopped_while_it_pushes(tmp_path: Path, number: signal.Signals
     wait_until(lambda: not alive(int(scene.marker.read_text())), 5)
 
 
+@pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
+def test_a_run_is_stopped_while_it_waits_for_its_first_fetch(tmp_path: Path, trap: str) -> None:
+    """That fetch is in a thread of its own."""
+    scene = Scene(tmp_path)
+    slow = tmp_path / "upload-pack-hook"
+    slow.write_text(f"#!/bin/sh\n{trap}echo $$ > {scene.marker}; while :; do sleep 1; done\n")
+    slow.chmod(0o755)
+    settings = tmp_path / "gitconfig"
+    settings.write_text(f'[uploadpack]\n\tpackObjectsHook = "{slow}"\n')
+    args = arguments(scene.apps, "--results-dir", tmp_path / "results", "--report", tmp_path / "report.json")
+    running = start(args, *OWN, env={"TMPDIR": str(scene.scratch), "GIT_CONFIG_GLOBAL": str(settings)})
+    wait_until(scene.marker.exists)
+    wait_until(scene.marker.read_text)
+    running.send_signal(signal.SIGTERM)
+    scene.check(running, 143)
+    wait_until(lambda: not alive(int(scene.marker.read_text())), 5)
+
+
 def test_a_rerun_finishes_the_job(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     running = scene.start()
