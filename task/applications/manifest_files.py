@@ -1,6 +1,6 @@
 """Reads Applications from files, folders and standard input, without a cluster.
 
-Other manifests among them are paths. An unreadable file is one problem, and does not affect the other files.
+Other manifests among them are skipped. An unreadable file is one problem, and does not affect the other files.
 """
 
 from __future__ import annotations
