@@ -18,9 +18,7 @@ def main() -> None:
         if getattr(sys, name) is None:  # the parent process has closed it (`>&-`)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # as for stderr, because the help has characters that Latin-1 lacks
+        sys.stdout.reconfigure(errors="backslashreplace")  # as for stderr: the help has more than Latin-1 can show
     gc.set_threshold(100_000)  # hardly anything becomes garbage during the imports; to look for it took a tenth of them
     # A signal that comes during the imports waits until there is a handler for it. Otherwise the first process of a
     # container would not get it at all (the kernel drops signals to PID 1 without a handler), and any other process

@@ -466,13 +466,11 @@ class Subscription:
     managed: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()  # of all entries of the Application, including this one
     pull_request: bool = False
-    home: str = (
-        ""  # the folder of the Application's first write-back file in this repository; determines the state's path
-    )
+    # the folder of the Application's first write-back file in this repository; determines the state's path
+    home: str = ""
     suspended: str = ""  # the reason why Flux's own annotations stop updates, or ""
-    signed_by: KeySecret | None = (
-        None  # the key that must have signed the image, in addition to what the command line requires
-    )
+    # the key that must have signed the image, in addition to what the command line requires
+    signed_by: KeySecret | None = None
     flaw: Flaw | None = None  # why the entry is unusable; then only the Application and the entry are known
     wishes: Wishes = Wishes()  # from the repository's config, after it was read
     freeze: Hold | None = None  # the freeze in the repository's config that applies now

@@ -8,6 +8,7 @@ ignores some invisible characters.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -63,6 +64,12 @@ def without_logins(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: `1 image`, `2 images`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def and_more(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first `most` texts, and how many there are besides: "web, api and 3 more"."""
+    rest = len(texts) - most
+    return separator.join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def printable_lines(text: str) -> str:

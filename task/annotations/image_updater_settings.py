@@ -48,7 +48,7 @@ class VerificationKey:
     field: str
 
 
-class UnknownField(Malformed):
+class UnknownFieldError(Malformed):
     """A field that decides whether an image is written is not known. `unknown_fields` reports it with its place."""
 
 
@@ -87,14 +87,14 @@ def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSet
         live = places.get("write-back-method") == "argocd"
         labels = () if live else _request_labels(spec, ref, images.warnings)
         listed = mappings(ref, "images")
-    except UnknownField:
+    except UnknownFieldError:
         return ReferenceSettings({})
     except Malformed as error:
         return ReferenceSettings({}, (f"{error.message}: nothing is updated",))
     for number, raw in enumerate(listed):
         try:
             _add_image(raw, (spec, ref), images)
-        except UnknownField:
+        except UnknownFieldError:
             continue
         except Malformed as error:
             images.warnings.append(f"images[{number}] is left out: {error.message}")
@@ -157,13 +157,13 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
     if len(kinds) > 1:
         raise Malformed(f"manifestTargets has {' and '.join(kinds)}, and only one of them is allowed")
     if unknown := [key for key in targets if key not in TARGETS]:
-        raise UnknownField(unknown[0])
+        raise UnknownFieldError(unknown[0])
     if not kinds:
         return {}
     raw = mapping(targets, kinds[0])
     fields = {key: value for key in TARGETS[kinds[0]] if (value := text(raw, key))}
     if unknown := [key for key in raw if key not in TARGETS[kinds[0]]]:
-        raise UnknownField(unknown[0])
+        raise UnknownFieldError(unknown[0])
     if "spec" in fields:
         fields = {"spec": fields["spec"]}
     return {TARGETS[kinds[0]][key]: value for key, value in fields.items()}
@@ -205,7 +205,7 @@ def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None
         if level.get("imagesVerification") is not None:
             try:
                 return _key(mapping(level, "imagesVerification"))
-            except UnknownField:
+            except UnknownFieldError:
                 raise
             except Malformed as error:
                 raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
@@ -221,9 +221,9 @@ def _key(wanted: Mapping[str, Any]) -> VerificationKey | None:
         return None
     key = mapping(wanted, "cosignKey")
     if unknown := [name for name in wanted if name not in ("enabled", "cosignKey")]:
-        raise UnknownField(unknown[0])
+        raise UnknownFieldError(unknown[0])
     if unknown := [name for name in key if name not in ("secretName", "key")]:
-        raise UnknownField(unknown[0])
+        raise UnknownFieldError(unknown[0])
     found = VerificationKey(text(key, "secretName"), text(key, "key"))
     if not found.secret or not found.field:
         raise Malformed("it has no cosignKey with secretName and key")

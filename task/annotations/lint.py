@@ -36,6 +36,7 @@ from task.image import live_image, parse_image_list, split_image_list
 from task.model import Application, Entry, Flaw, Subscription
 from task.policy.platforms import is_platform, meant_platforms
 from task.templates.branch_name import check_branch_template
+from task.text import counted
 
 Severity = Literal["error", "warning", "info"]
 OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
@@ -157,7 +158,7 @@ def _maker(app: Application, one: Finding) -> str:
 
 
 def _common(app: Application, one: Finding, others: int) -> Finding:
-    more = f"{others} more Application{'s' if others > 1 else ''}"
+    more = counted(others, "more Application")
     return replace(one, application="", message=f"{_maker(app, one)}: {one.message} ({app.key} and {more})")
 
 

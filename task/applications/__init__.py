@@ -22,9 +22,8 @@ class Found:
     hint: str = ""
     place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
-    template: bool = (
-        False  # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
-    )
+    # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
+    template: bool = False
     severity: Literal["error", "warning"] = "warning"  # of the problem
     subject: str = ""  # "namespace/name" that the problem is about
     exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation

@@ -21,6 +21,7 @@ from task.applications.rendering import Kind, Rendering, kind_of
 from task.applications.repositories import KeptRepository, Repositories, TooManyRepositoriesError, repository_key
 from task.errors import Exit, Malformed, SourceError, TaskError
 from task.model import File, Place, Snapshot
+from task.text import and_more
 
 MOST = 5_000  # Applications that are found in this way
 _KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
@@ -302,8 +303,7 @@ def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:
     for why, what in _NO_FOLDERS.items():
         parents = [parent for parent, one in found if one.why == why]
         if parents:
-            names = ", ".join(parents[:_NAMED])
-            names += f" and {len(parents) - _NAMED} more" if len(parents) > _NAMED else ""
+            names = and_more(parents, _NAMED)
             message = f"--follow-apps does not follow {what}; Applications with such a source: {len(parents)} ({names})"
             yield Found({}, "", message, _IF_ANY, advice=True)
 

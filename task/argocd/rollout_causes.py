@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from task.plain_data import mappings
-from task.text import both_ends, one_line, without_logins
+from task.text import and_more, both_ends, one_line, without_logins
 
 NOTHING: Mapping[str, Any] = {}
 MOST, LONGEST = 5, 360
@@ -100,8 +100,7 @@ def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
 
 def listed(texts: Sequence[str]) -> str:
     """Join the first few texts."""
-    more = f" and {len(texts) - MOST} more" if len(texts) > MOST else ""
-    return "; ".join(texts[:MOST]) + more if texts else "Argo CD does not say why"
+    return and_more(texts, MOST, "; ") if texts else "Argo CD does not say why"
 
 
 def said(message: str) -> str:

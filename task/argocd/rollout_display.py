@@ -16,7 +16,7 @@ from rich.text import Text
 from task import shutdown
 from task.argocd.rollouts import Row, Sight
 from task.output.log import Log
-from task.text import printable
+from task.text import and_more, printable
 
 # The mark and the style of each state.
 MARKS = {
@@ -100,9 +100,8 @@ def summary(rows: Sequence[Row]) -> str:
         return f"{names}: synced and healthy"
     if len(rows) == 1:
         return f"{printable(bad[0].application)}: {told(bad[0])}"
-    names = ", ".join(printable(row.application) for row in bad[:MOST])
-    more = f" and {len(bad) - MOST} more" if len(bad) > MOST else ""
-    return f"{len(bad)} of {len(rows)} Applications are not rolled out: {names}{more}"
+    names = and_more([printable(row.application) for row in bad], MOST)
+    return f"{len(bad)} of {len(rows)} Applications are not rolled out: {names}"
 
 
 def _time(seconds: float) -> str:

@@ -15,6 +15,7 @@ from task.argocd.rollout_causes import mapping
 from task.argocd.rollout_view import revisions_of
 from task.image import live_image
 from task.model import Image
+from task.text import and_more
 
 FEW = 5  # how many versions a message names
 
@@ -57,8 +58,7 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
             warnings.append(f"{one.image.reference} does not run in it: {why} Otherwise, look at {one.key}")
             continue
         versions = list(dict.fromkeys(image.version or "no tag" for image in others))
-        more = f" and {len(versions) - FEW} more" if len(versions) > FEW else ""
-        because = f"synced and healthy, but {one.image.name} runs as {', '.join(versions[:FEW])}{more} only, not as "
+        because = f"synced and healthy, but {one.image.name} runs as {and_more(versions, FEW)} only, not as "
         because += f"{one.image.version}: look at {one.key}"
         return replace(found, state="failed", because=because, hint=one.hint, sure=False, slow=True, stale=True)
     return replace(found, warning="; ".join(warnings))

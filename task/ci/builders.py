@@ -15,6 +15,7 @@ from typing import Any
 from task.ci.event import without_login
 from task.errors import Malformed, UsageError
 from task.image import parse_image, parse_images
+from task.text import and_more
 
 KNOWN = (
     "the known formats are BuildKit and buildx metadata, kaniko's digest and image-name files, ko --image-refs, "
@@ -110,9 +111,8 @@ def _of_list(items: list[Any]) -> Built:
 
 def _seen(document: Mapping[str, Any]) -> str:
     """Return the keys of an object, for a message. Its values may be secrets, and are not shown."""
-    names = [repr(key[:40]) for key in document][:_SHOWN]
-    more = f" and {len(document) - _SHOWN} more" if len(document) > _SHOWN else ""
-    return f"a JSON object with {', '.join(names)}{more}" if names else "an empty JSON object"
+    names = [repr(key[:40]) for key in document]
+    return f"a JSON object with {and_more(names, _SHOWN)}" if names else "an empty JSON object"
 
 
 def _has_metadata(document: Any) -> bool:

@@ -38,6 +38,7 @@ from task.pipeline.job import DeployedSource, Intent, Job, PlanComment, Promotio
 from task.settings import RequestSettings, Settings
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
+from task.text import and_more
 from task.urls import without_login
 from task.wiring import SECRETS, world_of
 
@@ -86,18 +87,16 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
     If a server is down, hundreds of Applications may have the same problem. More than a few share one line, which names
     the first of them. The report has one element for each.
     """
-    problems = tuple(problems)
+    alike = [(replace(one, application=""), one) for one in problems]
     same: dict[Problem, list[str]] = {}
-    for one in problems:
-        same.setdefault(replace(one, application=""), []).append(one.application)
-    for one in problems:
-        apps = same.get(replace(one, application=""), [])
-        if 0 < len(apps) <= FEW:
-            yield one.application, one
+    for what, one in alike:
+        same.setdefault(what, []).append(one.application)
+    for what, one in alike:
+        apps = same.get(what, [])
+        if len(apps) > FEW:
+            yield and_more(same.pop(what), FEW), one
         elif apps:
-            more = f" and {len(apps) - FEW} more" if len(apps) > FEW else ""
-            yield ", ".join(apps[:FEW]) + more, one
-            apps.clear()
+            yield one.application, one
 
 
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_told: ExitStack) -> Report:

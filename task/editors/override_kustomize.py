@@ -119,9 +119,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     name = target.keys.kustomize_name
     first = next((place for place, (_, entry) in enumerate(now) if _mine(entry, target)), None)
     if name and first is not None and identity_of(name) not in {entry.key for entry in renewed}:
-        renewed[first] = KustomizeImage(
-            name, renewed[first].right
-        )  # another name led to the image, and ours replaces it
+        renewed[first] = KustomizeImage(name, renewed[first].right)  # replaces another name that led to the image
     changes = [(node, entry, fresh) for (node, entry), fresh in zip(now, renewed, strict=True) if fresh != entry]
     if changes and document:
         tree = splice(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])

@@ -14,7 +14,7 @@ from task.output.words import (
     ending,
     nothing_decided,
 )
-from task.text import printable
+from task.text import and_more, printable
 from task.urls import without_login
 
 MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
@@ -34,8 +34,7 @@ def plain(report: Report) -> str:
         if not commit.already_there:
             name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
             name = f"rollback {name}" if commit.rollback else name
-            more = len(commit.files) - MOST_FILES
-            files = ", ".join(commit.files[:MOST_FILES]) + (f" and {more} more" if more > 0 else "")
+            files = and_more(commit.files, MOST_FILES)
             lines.append(f"{name} on {commit.head} of {without_login(commit.repo)}: {files}")
         if commit.pull_request:
             lines.append(f"pull request {commit.pull_request}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from task import shutdown
 from task.model import Problem
 from task.output.words import ELSEWHERE
+from task.text import and_more
 from task.urls import normal_url, without_login
 
 if TYPE_CHECKING:
@@ -68,12 +69,11 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
         else "in the cluster"
         for ask in matched.asks
     }
-    named = ", ".join(f"{name} ({place})" for name, place in sorted(places.items())[:FEW])
-    more = f" and {len(places) - FEW} more" if len(places) > FEW else ""
+    named = and_more([f"{name} ({place})" for name, place in sorted(places.items())], FEW)
     what = "of this run"
     if job.images:
         what = "that track the image" if len(job.images) == 1 else "that track the images"
-    message = f"--only-repository leaves out all Applications {what}: {named}{more}"
+    message = f"--only-repository leaves out all Applications {what}: {named}"
     hint = "name a repository as the Application does, or leave out --only-repository"
     return (Problem("", ELSEWHERE, message, hint, "warning"),)
 

@@ -22,6 +22,7 @@ from task.pipeline.weigh import Situation, deferred, weigh
 from task.policy.judge import same
 from task.policy.order import version_of
 from task.policy.remember import active, hold_text, holding, rolled_back
+from task.text import counted
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
 MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
@@ -159,7 +160,7 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
             return earlier, tuple(passed), ""
         passed.append(version_of(earlier))
     if back:
-        known = f"only {len(passed)} earlier value{'s' if len(passed) > 1 else ''}" if passed else "no earlier value"
+        known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
         raise TargetError(
             f"Git's history has {known} of {name}",
             hint="name the tag: --to TAG",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from task.model import Commit, Decision, Problem, Source
 from task.pipeline.job import Job, Stray
+from task.text import and_more
 
 MOST_NAMES = 5
 
@@ -20,10 +21,9 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
     asked = job.scope.defaults.pull_request or any(sub.pull_request for sub in read)
     if not (job.requests.named and read) or asked:
         return ()
-    names = sorted({sub.application.key for sub in read})
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    names = and_more(sorted({sub.application.key for sub in read}), MOST_NAMES)
     options = ", ".join(job.requests.named)
-    message = f"{options}: no effect, because nothing asks for pull requests for {', '.join(names[:MOST_NAMES])}{more}"
+    message = f"{options}: no effect, because nothing asks for pull requests for {names}"
     hint = 'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
     return (Problem("", "usage", message, hint, "warning"),)
 
@@ -66,9 +66,7 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
     in_order = sorted(strays, key=lambda one: (one.subscription.application.key, one.subscription.entry.alias))
     for stray in in_order:
         for mark in dict.fromkeys(mark for _, mark in stray.names):
-            names = [name for name, other in stray.names if other == mark]
-            listed = ", ".join(name[:100] for name in names[:MOST_NAMES])
-            listed += f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            listed = and_more([name[:100] for name, other in stray.names if other == mark], MOST_NAMES)
             source = mark.removeprefix("# from ")
             found.append(
                 Problem(

@@ -13,6 +13,7 @@ from task.annotations.known_keys import differ, doubts
 from task.annotations.narrow import Narrow, considered, is_glob
 from task.image import parse_image_list
 from task.model import Application, Entry, Image, Problem, Subscribed
+from task.text import and_more
 
 FEW = 5  # how many Applications a warning names
 LETTERS = 2  # how many letters of a misspelt name may differ
@@ -86,11 +87,10 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
         first.setdefault(app, key)
     if not first:
         return ()
-    named = ", ".join(f"{app} ({key})" if key else app for app, key in sorted(first.items())[:FEW])
-    more = f" and {len(first) - FEW} more" if len(first) > FEW else ""
+    named = and_more([f"{app} ({key})" if key else app for app, key in sorted(first.items())], FEW)
     many = f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
     hint = "image-update lint shows each of them, and what to write"
-    return (Problem("", "annotation", f"{many} {what}: {named}{more}", hint, "warning"),)
+    return (Problem("", "annotation", f"{many} {what}: {named}", hint, "warning"),)
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:

@@ -21,7 +21,7 @@ from task.git.repository.objects import Objects
 from task.process_bounds import Clock
 from task.process_watch import weight
 from task.retry import again
-from task.text import blanked
+from task.text import blanked, counted
 from task.urls import split, without_login
 
 # A small repository comes with its files, which saves the request for those that count: three round trips. Of a large
@@ -29,7 +29,7 @@ from task.urls import split, without_login
 # trees (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers and dumb ones know no filters, and send everything.
 _SMALL, _PARTIAL, _WHOLE = "blob:limit=64k", "blob:none", ""
 _FEW = 40_000  # objects of a small repository; a server counts them before it sends any
-_LIGHT = 16_000_000  # bytes of a small repository; they are lost, if it turns out to be larger
+_LIGHT = 16_000_000  # bytes of a small repository; they are lost if it turns out to be larger
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
@@ -253,7 +253,7 @@ class Remote:
                 "--stdin",
                 negotiation="noop",
                 stdin=stdin,
-                why=f"{len(absent)} file{'s' if len(absent) > 1 else ''}",
+                why=counted(len(absent), "file"),
             )
         except GitFailed as error:
             if any(words in error.err for words in _FILTER_REFUSED):
