@@ -1,0 +1,36 @@
+"""All requests of a whole run to the Git server: the user waits for each of them.
+
+The branch is fetched before the rest of the program is imported, and must not be fetched again when it is read. Over
+HTTP, `info/refs` is one request, and so is each POST. The repository is private: a login that is asked for would show
+as a refused request.
+"""
+
+from pathlib import Path
+
+import pytest
+from git_servers import git_server
+from runs import application, arguments, manifest, repository, start
+from support import git
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "revision", "requests"),
+    [("run", "main", 5), ("run", "HEAD", 7), ("plan", "main", 3), ("plan", "HEAD", 5)],
+)
+def test_the_branch_is_fetched_once(tmp_path: Path, command: str, revision: str, requests: int) -> None:
+    repo = repository(tmp_path, "a", "b")
+    git(repo, "config", "http.receivepack", "true")
+    with git_server(tmp_path) as server:
+        server.logins["ci"] = "s3cret"
+        apps = [application(name, f"{server.url}{repo.name}") for name in ("a", "b")]
+        for app in apps:
+            app["spec"]["source"]["targetRevision"] = revision
+        login = ("--git-username", "ci", "--git-credentials-url", server.url)
+        _, *rest = arguments(manifest(tmp_path, *apps), *login)
+        running = start([command, *rest], env={"IMAGE_UPDATE_GIT_PASSWORD": "s3cret"})
+        out, err = running.communicate(timeout=60)
+        assert running.returncode == 0, err
+        assert b'"status": "updated"' in out
+        assert len(server.seen) == requests, "\n".join(what for what, _ in server.seen)
+        assert all(user for _, user in server.seen), "asked without a login first"
