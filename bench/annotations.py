@@ -18,7 +18,7 @@ from task.cli.update import job_of
 from task.output.log import Log
 from task.pipeline.run import run
 from task.policy.tag_filter import allowed
-from task.settings import Settings
+from task.settings import EventOptions, Settings, SourceOptions
 from task.wiring import world_of
 
 APPLICATIONS, IMAGES = 10_000, 5
@@ -62,7 +62,7 @@ def _pattern() -> Figure:
 
 
 def _decide(source: Path) -> None:
-    settings = Settings("run", (EVENT,), applications=(str(source),))
+    settings = Settings("run", EventOptions(image=(EVENT,)), sources=SourceOptions(applications=(str(source),)))
     with ExitStack() as until_told:
         report = run(job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()), until_told)
     rules = [decision.verdict.rule for decision in report.decisions]

@@ -13,7 +13,7 @@ from task.ci.event import event_images
 from task.cli.update import job_of
 from task.output.log import Log
 from task.pipeline.run import run
-from task.settings import GitSettings, Settings
+from task.settings import EventOptions, Settings, SourceOptions, TransportOptions
 from task.wiring import world_of
 
 SETS, EACH = 20, 100
@@ -92,7 +92,12 @@ def _files(repo: str) -> Iterator[tuple[str, str]]:
 
 def _decide(repo: Path, folder: str) -> float:
     source = f"file://{repo}//{folder}?ref=main"
-    settings = Settings("run", (EVENT,), applications=(source,), git=GitSettings(protocols=frozenset({"file"})))
+    settings = Settings(
+        "run",
+        EventOptions(image=(EVENT,)),
+        sources=SourceOptions(applications=(source,)),
+        transport=TransportOptions(allow_protocol=("file",)),
+    )
     gc.collect()
     began = time.perf_counter()
     world = world_of(settings, {}, Log())

@@ -20,11 +20,13 @@ from scripts.typer_options import (
     TyperParam,
     all_options,
     choices_of,
+    commands,
     default_of,
     host_default_of,
     name_of,
     options_of,
     takes_many,
+    whole_help,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,6 +63,8 @@ def main() -> None:
             "| `{name}` | {shown} | {help} |\n",
             ("\n## Parameters\n", "\nAn empty value"),
         )
+    for command in commands():
+        (ROOT / f"tests/data/help/{command}.txt").write_text(whole_help(command))
     host_secrets.main()
     stepaction.main()
     cluster_template.main()

@@ -6,10 +6,12 @@ Documentation and manifests are made from them, and compared with them.
 from __future__ import annotations
 
 from functools import cache
+from typing import cast
 
 from typer.core import TyperArgument, TyperOption
 
 from task.cli.app import group
+from task.cli.grouped_help import GroupedHelp
 
 TyperParam = TyperOption | TyperArgument
 
@@ -35,6 +37,12 @@ def all_options() -> tuple[TyperParam, ...]:
     # The first group, the image, belongs to run. rollback has something from each other group.
     panels = dict.fromkeys(one.rich_help_panel for one in (*options_of("run")[:1], *options_of("rollback")))
     return tuple(one for panel in panels for one in found.values() if one.rich_help_panel == panel)
+
+
+def whole_help(command: str) -> str:
+    """Return what `--help-all` of a command prints."""
+    context = group.commands[command].make_context(command, [], resilient_parsing=True)
+    return cast("GroupedHelp", context.command).whole_help(context)
 
 
 def name_of(one: TyperParam) -> str:

@@ -1,221 +1,1039 @@
-"""The options of one call of the command, as frozen records. `task/cli` makes them."""
+"""Every option of the command line, once: its name, group, help, default and reader are a field of a frozen record.
 
-from __future__ import annotations
+A command names the records that it takes (`task/cli/command.py`), and gets `Settings` with what was given. Records that
+it does not take have their defaults.
+"""
 
-from dataclasses import dataclass
+# There is no `from __future__ import annotations` here: it would turn the options into texts.
 
-from task.model import Person, Strategy, Through
+from dataclasses import Field, dataclass, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, cast, get_args, get_type_hints
+
+from task.model import Strategy, Through
+from task.option import (
+    Option,
+    author_email,
+    author_name,
+    commit_id,
+    count,
+    every_choice,
+    every_line,
+    every_pair,
+    every_text,
+    every_word,
+    one_of,
+    prefix,
+    seconds,
+    secret,
+)
 from task.secret import Secret
 
+# The groups of the help, in their order.
+HELD, EVENT, FIND, RULES, COMMIT = "What is held", "The image", "Applications", "Rules", "The commit"
+REQUEST, RESULTS, GIT = "Pull requests", "Results and log", "Git"
+ARGO, REGISTRY = "Argo CD and Kubernetes", "The registry"
+GROUPS = (HELD, EVENT, FIND, RULES, COMMIT, REQUEST, RESULTS, GIT, ARGO, REGISTRY)
 
-@dataclass(frozen=True)
-class OutputSettings:
-    """Where results and the log go."""
+# Secrets have a variable and no option, because arguments are visible to other processes.
+SECRETS = (
+    "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
+    "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "IMAGE_UPDATE_FORGE_TOKEN", "IMAGE_UPDATE_REGISTRY_PASSWORD",
+    "IMAGE_UPDATE_CLOUDEVENT_TOKEN",
+)  # fmt: skip
 
-    format: str = "text"
-    report: str = ""
-    results_dir: str = ""
-    dotenv: str = ""
-    log_level: str = "info"
-    log_format: str = "auto"
-    metrics_file: str = ""
-    cloudevent_url: str = ""
+FROM_CI = "By default the CI system's variables tell."
 
-
-@dataclass(frozen=True)
-class AccessSettings:
-    """How to log in to Git servers. `task/git/credentials.py` reads the files that are named here."""
-
-    username: str = ""
-    password_file: str = ""
-    credentials_urls: tuple[str, ...] = ()
-    ssh_key_file: str = ""
-    ssh_known_hosts_file: str = ""
-    ssh_host_keys: tuple[str, ...] = ()
-    ssh_directory: str = ""
-    basic_auth_directory: str = ""
-    ca_file: str = ""
-    app_id: str = ""
-    app_installation: str = ""
-    app_key_file: str = ""
-    configured: bool = True  # whether the user's and the system's git configuration is used
+WaitTimeout = Annotated[float, Option(ARGO, "How long to wait for the rollout.", "SECONDS", read=seconds, common=True)]
+Html = Annotated[
+    str,
+    Option(
+        RESULTS,
+        "Write the report as one self-contained HTML page to this file, or to stdout if no file is given.",
+        "[OUT]",
+        common=True,
+    ),
+]
+TextOutput = Annotated[
+    str, Option(RESULTS, "How to print the status on stdout.", "text|json", read=one_of, common=True)
+]
 
 
 @dataclass(frozen=True)
-class GitSettings:
-    """How repositories are reached, and how commits are made."""
+class EventOptions:
+    """The images that were just built, and what identifies their build."""
 
-    author: Person = Person("", "")  # a part that is not given is empty
-    deadline: float = 120.0
-    protocols: frozenset[str] = frozenset()
-    rewrites: tuple[tuple[str, str], ...] = ()
-    only: tuple[str, ...] = ()
-    template_file: str = ""
-    trailers: tuple[tuple[str, str], ...] = ()
-    sign_off: bool | None = None  # None: not given
-    signing_key: Secret = Secret("")
-    signing_format: str = ""  # "": the key determines it
-    through: Through = "git"
-    pipeline_run: str = ""
-    stall: float = 60.0
-    cache_dir: str = ""
-    access: AccessSettings = AccessSettings()
-
-
-@dataclass(frozen=True)
-class BuildSettings:
-    """The options that identify the build. `task/ci/build.py` parses them."""
-
-    sequence: str = ""
-    commit: str = ""
-    repository: str = ""
-    created: str = ""
-
-
-@dataclass(frozen=True)
-class ArgoSettings:
-    """Which cluster and which Argo CD to use, and what to do there after a push."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    server: str = ""
-    token_file: str = ""
-    plaintext: bool = False
-    insecure: bool = False
-    ca_file: str = ""
-    root_path: str = ""
-    headers: tuple[str, ...] = ()
-    refresh: bool = True
-    parents: bool = False
-    wait: bool = False
-    limit: float = 600.0  # seconds
-    expect_image: bool = True
-    on_failure: str = "none"
-    revision: str = ""
-    repository: str = ""
-    events: bool = False
+    image: Annotated[
+        tuple[str, ...],
+        Option(
+            EVENT,
+            "Image that was just built, with its tag or digest. One value may hold several images, separated by "
+            "commas, blanks or newlines, or a JSON list.",
+            "REF",
+            read=every_text,
+            common=True,
+        ),
+    ] = ()
+    image_digest: Annotated[
+        str, Option(EVENT, "Digest of the image, if --image names exactly one.", "sha256:…", common=True)
+    ] = ""
+    tag: Annotated[str, Option(EVENT, "Tag to write for an --image that is given by digest only.", "TAG")] = ""
+    images_from: Annotated[
+        tuple[str, ...],
+        Option(
+            EVENT,
+            "Read the images from a file that the builder wrote (BuildKit, kaniko, ko, Jib, Skaffold or GoReleaser).",
+            "FILE",
+            read=every_line,
+            common=True,
+        ),
+    ] = ()
+    sequence: Annotated[
+        str,
+        Option(
+            EVENT,
+            f"Number of this build, by which builds are ordered: the higher number is the newer build. {FROM_CI}",
+            "N",
+        ),
+    ] = ""
+    created: Annotated[
+        str, Option(EVENT, "Creation time of the image, in RFC 3339 format or in seconds since 1970.", "TIME")
+    ] = ""
+    source_commit: Annotated[
+        str, Option(COMMIT, f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id)
+    ] = ""
 
 
 @dataclass(frozen=True)
-class RegistrySettings:
+class OriginOptions:
+    """Where the source code of the image is."""
+
+    source_repository: Annotated[str, Option(COMMIT, f"Repository that holds the source commit. {FROM_CI}", "URL")] = ""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Where Applications are read."""
+
+    applications: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Read Applications from cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF.",
+            "SOURCE",
+            read=every_line,
+            common=True,
+        ),
+    ] = ()
+    clusters: Annotated[
+        str,
+        Option(
+            FIND,
+            "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.",
+            "FILE",
+        ),
+    ] = ""
+    render: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Render a source that is a Helm chart or a kustomization of Applications. The programs must be installed.",
+            "helm,kustomize",
+            read=every_choice,
+        ),
+    ] = ()
+    follow_apps: Annotated[
+        int,
+        Option(
+            FIND,
+            "Also read the Applications that Applications deploy from Git (app of apps), so many levels deep.",
+            "N",
+            read=count,
+        ),
+    ] = 0
+    argocd_namespace: Annotated[
+        str, Option(FIND, "Namespace of Argo CD's control plane. The name of the override file depends on it.", "NAME")
+    ] = "argocd"
+
+
+@dataclass(frozen=True)
+class NameOptions:
+    """Which Applications are considered, by name."""
+
+    application: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Consider only Applications with this name, given as NAME or NAMESPACE/NAME; globs are allowed.",
+            "NAME",
+            read=every_word,
+            common=True,
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True)
+class ScopeOptions:
+    """Which Applications are considered, and the defaults for settings that have no annotation."""
+
+    selector: Annotated[
+        str, Option(FIND, "Consider only Applications with these labels, for example a=b,c!=d,e,!f.", "LABELS")
+    ] = ""
+    project: Annotated[
+        tuple[str, ...],
+        Option(FIND, "Consider only Applications of this project; globs are allowed.", "NAME", read=every_word),
+    ] = ()
+    namespace: Annotated[
+        tuple[str, ...],
+        Option(FIND, "Consider only Applications in this namespace; globs are allowed.", "NAME", read=every_word),
+    ] = ()
+    annotation_prefix: Annotated[str, Option(FIND, "Prefix of the annotations to read.", "PREFIX", read=prefix)] = (
+        "argocd-image-updater.argoproj.io/"
+    )
+    strategy: Annotated[
+        Strategy,
+        Option(
+            RULES,
+            "Update strategy for images without an update-strategy annotation.",
+            "semver|newest-build|alphabetical|digest",
+            read=one_of,
+        ),
+    ] = "semver"
+    pin_digest: Annotated[bool, Option(RULES, "Write the digest together with the tag: TAG@sha256:….", common=True)] = (
+        False
+    )
+
+
+@dataclass(frozen=True)
+class RulesOptions:
+    """What the rules accept."""
+
+    allow_downgrade: Annotated[bool, Option(RULES, "Accept a version older than the current one.")] = False
+    require_live: Annotated[
+        bool, Option(RULES, "Update only Applications whose status.summary.images lists the image.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class RequireOptions:
+    """What ends the run with 5."""
+
+    require_update: Annotated[bool, Option(RULES, "Exit with 5 if nothing was updated.")] = False
+    require_match: Annotated[
+        bool, Option(RULES, "Exit with 5 if no Application tracks one of the images.", common=True)
+    ] = False
+
+
+@dataclass(frozen=True)
+class DecideOptions:
+    """What decides, beside the rules."""
+
+    carry_parameters: Annotated[
+        bool,
+        Option(
+            RULES,
+            "Copy the Application's own parameters into a new override file, because Argo CD replaces the whole list.",
+        ),
+    ] = True
+    repository_config: Annotated[
+        bool, Option(COMMIT, "Obey the file .image-update/config of each repository that is written.")
+    ] = True
+    registry_check: Annotated[
+        str,
+        Option(
+            REGISTRY,
+            "When to ask the registry about an image: only if a rule needs it (auto), always, or never.",
+            "auto|always|never",
+            read=one_of,
+        ),
+    ] = "auto"
+
+
+@dataclass(frozen=True)
+class CommitOptions:
+    """The commit."""
+
+    atomic: Annotated[bool, Option(COMMIT, "Commit nothing to a branch if one of its Applications fails.")] = False
+    git_author_name: Annotated[
+        str,
+        Option(COMMIT, "Name of the commit's author and committer.", "NAME", read=author_name, shown="image-update"),
+    ] = ""
+    git_author_email: Annotated[
+        str,
+        Option(
+            COMMIT,
+            "E-mail address of the commit's author and committer.",
+            "ADDRESS",
+            read=author_email,
+            shown="image-update@noreply.invalid",
+        ),
+    ] = ""
+    commit_message_template: Annotated[
+        str,
+        Option(
+            COMMIT, "File with a Go template for the commit message; the fields are those of Image Updater.", "FILE"
+        ),
+    ] = ""
+    trailer: Annotated[
+        tuple[tuple[str, str], ...],
+        Option(COMMIT, "Add a trailer to the commit message.", "KEY=VALUE", read=every_pair),
+    ] = ()
+    sign_off: Annotated[bool | None, Option(COMMIT, "Add a Signed-off-by trailer that names the author.")] = None
+    signing_key: Annotated[
+        Secret,
+        Option(
+            COMMIT,
+            "Sign commits with this private key: a file, or the id of a key in the GnuPG keyring. The variable "
+            "may hold the key itself.",
+            "KEY",
+            read=secret,
+        ),
+    ] = Secret("")
+    signing_format: Annotated[
+        str,
+        Option(
+            COMMIT, "Format of the signing key, which is recognised if this is left out.", "openpgp|ssh", read=one_of
+        ),
+    ] = ""
+    commit_through: Annotated[
+        Through,
+        Option(
+            COMMIT,
+            "What commits: git, or GitHub's API, with which GitHub signs the commit itself.",
+            "git|github",
+            read=one_of,
+        ),
+    ] = "git"
+    pipeline_run: Annotated[
+        str, Option(COMMIT, f"Link to this run of the pipeline, for the commit message. {FROM_CI}", "URL")
+    ] = ""
+
+
+@dataclass(frozen=True)
+class ForgeOptions:
+    """Pull requests, and the API of the Git host."""
+
+    pull_request: Annotated[
+        bool, Option(REQUEST, "Open or update a pull request instead of pushing to the base branch.", common=True)
+    ] = False
+    forge: Annotated[
+        str,
+        Option(
+            REQUEST,
+            "Kind of Git host, if its URL does not show it: github, gitlab, gitea, bitbucket, bitbucket-server "
+            "or azure. =URL adds its address.",
+            "NAME[=URL]",
+        ),
+    ] = ""
+    forge_token_file: Annotated[
+        str,
+        Option(
+            REQUEST,
+            "File with the token for the Git host's API. IMAGE_UPDATE_FORGE_TOKEN may hold the token itself.",
+            "FILE",
+            common=True,
+        ),
+    ] = ""
+    forge_username: Annotated[
+        str, Option(REQUEST, "User name that belongs to the API token, for Bitbucket.", "NAME")
+    ] = ""
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """What a pull request gets."""
+
+    pull_request_label: Annotated[
+        tuple[str, ...], Option(REQUEST, "Label to put on the pull request.", "NAME", read=every_line)
+    ] = ()
+    pull_request_reviewer: Annotated[
+        tuple[str, ...],
+        Option(
+            REQUEST, "User or team to ask for a review; a GitHub team is given as ORG/TEAM.", "NAME", read=every_line
+        ),
+    ] = ()
+    pull_request_assignee: Annotated[
+        tuple[str, ...], Option(REQUEST, "User to assign the pull request to.", "NAME", read=every_line)
+    ] = ()
+    pull_request_draft: Annotated[bool | None, Option(REQUEST, "Open the pull request as a draft.")] = None
+    auto_merge: Annotated[
+        bool | None,
+        Option(REQUEST, "Let the Git host merge the pull request once its checks have passed.", common=True),
+    ] = None
+
+
+@dataclass(frozen=True)
+class CommentOptions:
+    """The comment of a plan."""
+
+    comment: Annotated[
+        bool,
+        Option(
+            REQUEST,
+            "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or --dry-run.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class DeploymentOptions:
+    """The deployments that the Git host of the source code shows."""
+
+    deployments: Annotated[
+        bool,
+        Option(
+            REQUEST,
+            "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait also how it "
+            "ended.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """Where results go."""
+
+    output: Annotated[
+        str,
+        Option(
+            RESULTS,
+            "What to print on stdout. repositories is a JSON list of the repositories that are written to.",
+            "text|json|repositories",
+            read=one_of,
+            common=True,
+        ),
+    ] = "text"
+    report: Annotated[str, Option(RESULTS, "Write the JSON report to this file as well.", "FILE", common=True)] = ""
+    results_dir: Annotated[
+        str, Option(RESULTS, "Write each result to a file of its own, as Tekton and Argo expect it.", "DIR")
+    ] = ""
+    dotenv: Annotated[str, Option(RESULTS, "Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")] = (
+        ""
+    )
+
+
+@dataclass(frozen=True)
+class SendOptions:
+    """What a command that writes may leave out, and whom it tells."""
+
+    dry_run: Annotated[
+        bool, Option(RESULTS, "Show what would be done, with the diff, and write nothing.", common=True)
+    ] = False
+    metrics_file: Annotated[
+        str, Option(RESULTS, "Write Prometheus metrics to this file. Counters in it are carried on.", "FILE")
+    ] = ""
+    cloudevent_url: Annotated[
+        str,
+        Option(
+            RESULTS,
+            "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a token for it.",
+            "URL",
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """The log."""
+
+    log_level: Annotated[
+        str,
+        Option(
+            RESULTS,
+            "How much to log on stderr. debug shows each transfer of git and each request to a server.",
+            "error|warning|info|debug",
+            read=one_of,
+            common=True,
+        ),
+    ] = "info"
+    log_format: Annotated[
+        str,
+        Option(
+            RESULTS,
+            "Format of the log. auto means github in GitHub Actions and text everywhere else.",
+            "auto|text|json|github",
+            read=one_of,
+        ),
+    ] = "auto"
+
+
+@dataclass(frozen=True)
+class GitOptions:
+    """How repositories are written."""
+
+    deadline: Annotated[
+        float, Option(GIT, "How long to try again when others push to the same branch.", "SECONDS", read=seconds)
+    ] = 120
+    stall_timeout: Annotated[
+        float, Option(GIT, "End a transfer that brings no data for this long.", "SECONDS", read=seconds)
+    ] = 60
+    git_cache_dir: Annotated[
+        str, Option(GIT, "Keep what was fetched in this folder for later runs, on a volume.", "DIR")
+    ] = ""
+    only_repository: Annotated[
+        tuple[str, ...],
+        Option(
+            GIT,
+            "Write to this repository only; what belongs to other repositories is left out.",
+            "URL",
+            read=every_line,
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True)
+class TransportOptions:
+    """How Git servers are reached."""
+
+    allow_protocol: Annotated[
+        tuple[str, ...],
+        Option(
+            GIT,
+            "Allow one more Git transport besides https, ssh and http: file, which also means local paths, or git.",
+            "file,git,http,https,ssh",
+            read=every_choice,
+        ),
+    ] = ()
+    rewrite_url: Annotated[
+        tuple[tuple[str, str], ...],
+        Option(
+            GIT,
+            "Reach repositories whose URL begins with PREFIX at REPLACEMENT. The longest prefix wins.",
+            "PREFIX=REPLACEMENT",
+            read=every_pair,
+        ),
+    ] = ()
+    git_config: Annotated[
+        bool,
+        Option(
+            GIT,
+            "Use what the Git configuration of the user and the system says about servers: logins, URLs, "
+            "proxies, certificates.",
+        ),
+    ] = True
+
+
+@dataclass(frozen=True)
+class AccessOptions:
+    """The login for Git servers. `task/git/credentials.py` reads the files that are named here."""
+
+    git_username: Annotated[str, Option(GIT, "User name for Git over https.", "NAME", common=True)] = ""
+    git_password_file: Annotated[
+        str,
+        Option(
+            GIT,
+            "File with the password or token for Git over https. IMAGE_UPDATE_GIT_TOKEN may hold it instead.",
+            "FILE",
+            common=True,
+        ),
+    ] = ""
+    git_credentials_url: Annotated[
+        tuple[str, ...],
+        Option(
+            GIT,
+            "Send the user name, password or token only to URLs that begin with this.",
+            "PREFIX",
+            read=every_line,
+            common=True,
+        ),
+    ] = ()
+    basic_auth_directory: Annotated[
+        str, Option(GIT, "Folder with .git-credentials and .gitconfig, or with the files username and password.", "DIR")
+    ] = ""
+    github_app_id: Annotated[str, Option(GIT, "Id of the GitHub App that pushes.", "ID")] = ""
+    github_app_installation_id: Annotated[str, Option(GIT, "Id of the GitHub App's installation.", "ID")] = ""
+    github_app_key_file: Annotated[
+        str,
+        Option(
+            GIT, "File with the GitHub App's private key. IMAGE_UPDATE_GITHUB_APP_KEY may hold the key itself.", "FILE"
+        ),
+    ] = ""
+    ssh_key_file: Annotated[
+        str,
+        Option(
+            GIT,
+            "File with a private SSH key without a passphrase. IMAGE_UPDATE_SSH_KEY may hold the key itself.",
+            "FILE",
+        ),
+    ] = ""
+    ssh_directory: Annotated[
+        str, Option(GIT, "Folder like ~/.ssh, with private keys, known_hosts and config.", "DIR", common=True)
+    ] = ""
+    ssh_known_hosts_file: Annotated[
+        str, Option(GIT, "File with the host keys of SSH servers. Only these are trusted.", "FILE")
+    ] = ""
+    ssh_host_key: Annotated[
+        tuple[str, ...],
+        Option(GIT, "Trust this host key as well, a line as ssh-keyscan prints it.", "LINE", read=every_line),
+    ] = ()
+    ca_file: Annotated[
+        str, Option(GIT, "File or folder of certificate authorities to trust in addition to the system's.", "FILE")
+    ] = ""
+
+
+@dataclass(frozen=True)
+class ArgoOptions:
+    """How the cluster and Argo CD are reached."""
+
+    kubeconfig: Annotated[
+        str,
+        Option(
+            ARGO,
+            "Kubeconfig file of the cluster. By default KUBECONFIG, ~/.kube/config, or the pod's service account.",
+            "FILE",
+        ),
+    ] = ""
+    kube_context: Annotated[str, Option(ARGO, "Context of the kubeconfig to use.", "NAME")] = ""
+    argocd_server: Annotated[
+        str,
+        Option(
+            ARGO,
+            "Address of Argo CD's API server, as HOST or HOST:PORT. By default ARGOCD_SERVER or ARGOCD_OPTS.",
+            "HOST",
+        ),
+    ] = ""
+    argocd_auth_token_file: Annotated[
+        str,
+        Option(
+            ARGO, "File with the token for Argo CD's API. IMAGE_UPDATE_ARGOCD_AUTH_TOKEN may hold it instead.", "FILE"
+        ),
+    ] = ""
+    argocd_plaintext: Annotated[bool, Option(ARGO, "Connect to Argo CD's API over plain http.")] = False
+    argocd_insecure: Annotated[bool, Option(ARGO, "Skip the check of the certificate of Argo CD's API server.")] = False
+    argocd_ca_file: Annotated[
+        str, Option(ARGO, "File of certificate authorities to trust for Argo CD's API.", "FILE")
+    ] = ""
+    argocd_root_path: Annotated[str, Option(ARGO, "Path under which Argo CD's API is served.", "PATH")] = ""
+    argocd_header: Annotated[
+        tuple[str, ...],
+        Option(
+            ARGO,
+            "Header to send to Argo CD's API, as NAME: VALUE. Give a secret one in the variable.",
+            "HEADER",
+            read=every_line,
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """What Argo CD is asked for after a push."""
+
+    refresh: Annotated[
+        bool, Option(ARGO, "Ask Argo CD to look at Git at once, if Applications are read from cluster or argocd.")
+    ] = True
+    refresh_parents: Annotated[
+        bool, Option(ARGO, "Also refresh the parent Applications of those that were written.")
+    ] = False
+    wait: Annotated[
+        bool,
+        Option(
+            ARGO,
+            "Wait until Argo CD has synced what was written and it is healthy. Exit with 6 if that fails.",
+            common=True,
+        ),
+    ] = False
+    wait_timeout: WaitTimeout = 600
+    expect_image: Annotated[
+        bool, Option(ARGO, "With --wait, exit with 6 if the Application runs the image, but only with other tags.")
+    ] = True
+    kubernetes_events: Annotated[
+        bool,
+        Option(
+            ARGO, "Write a Kubernetes Event (ImagesUpdated) for each Application, as Image Updater does. Needs cluster."
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class UndoOptions:
+    """What happens after a failed rollout."""
+
+    on_failure: Annotated[
+        str,
+        Option(
+            ARGO,
+            "With --wait, what to do if the rollout fails or times out: nothing, or put back what was there and "
+            "hold it.",
+            "none|rollback",
+            read=one_of,
+        ),
+    ] = "none"
+
+
+@dataclass(frozen=True)
+class RegistryOptions:
     """How registries are reached."""
 
-    conf: str = ""
-    username: str = ""
-    password_file: str = ""
-    scopes: tuple[str, ...] = ()
-    cache_dir: str = ""
-    env: tuple[str, ...] = ()  # variables that annotations may name
-    execute: bool = False
+    registries_conf: Annotated[str, Option(REGISTRY, "The registries.conf file of Image Updater.", "FILE")] = ""
+    registry_username: Annotated[
+        str, Option(REGISTRY, "User name for the registry. Docker's config files are read too.", "NAME")
+    ] = ""
+    registry_password_file: Annotated[
+        str,
+        Option(
+            REGISTRY,
+            "File with the password or token for the registry. IMAGE_UPDATE_REGISTRY_PASSWORD may hold it instead.",
+            "FILE",
+        ),
+    ] = ""
+    registry_credentials_for: Annotated[
+        tuple[str, ...],
+        Option(
+            REGISTRY,
+            "Registry or repository that the user name and password are for, such as ghcr.io or ghcr.io/acme.",
+            "PREFIX",
+            read=every_word,
+        ),
+    ] = ()
+    registry_cache_dir: Annotated[
+        str, Option(REGISTRY, "Keep what is known about images in this folder for later runs, on a volume.", "DIR")
+    ] = ""
+    allow_env: Annotated[
+        tuple[str, ...],
+        Option(
+            REGISTRY, "Let pull-secret annotations name this environment variable (env:NAME).", "NAME", read=every_word
+        ),
+    ] = ()
+    allow_exec: Annotated[bool, Option(REGISTRY, "Let pull-secret annotations name a script to run (ext:/path).")] = (
+        False
+    )
 
 
 @dataclass(frozen=True)
-class VerifySettings:
+class VerifyOptions:
     """The signature that an image needs: by a key, or by an identity that an issuer confirmed."""
 
-    keys: str = ""  # a file
-    identity: str = ""
-    issuer: str = ""
-    timeout: float = 0.0  # seconds
+    verify: Annotated[
+        str,
+        Option(
+            REGISTRY,
+            "Write only images with a cosign signature by one of the public keys in this file, and pin their digests.",
+            "FILE",
+        ),
+    ] = ""
+    verify_identity: Annotated[
+        str,
+        Option(
+            REGISTRY,
+            "Write only images with a keyless cosign signature of this identity. Needs --verify-issuer and the "
+            "extra sigstore.",
+            "IDENTITY",
+        ),
+    ] = ""
+    verify_issuer: Annotated[str, Option(REGISTRY, "OIDC issuer of the identity in --verify-identity.", "URL")] = ""
+    verify_timeout: Annotated[
+        float,
+        Option(
+            REGISTRY,
+            "How long to wait for a signature that is made after the push, as Tekton Chains does.",
+            "SECONDS",
+            read=seconds,
+        ),
+    ] = 0
 
     @property
     def wanted(self) -> bool:
         """Whether images need a signature."""
-        return bool(self.keys or self.identity)
+        return bool(self.verify or self.verify_identity)
 
 
 @dataclass(frozen=True)
-class RequestSettings:
-    """How to open pull requests, and what else to show on the forge."""
+class HeldOptions:
+    """What a person holds, releases or rolls back."""
 
-    wanted: bool = False
-    labels: tuple[str, ...] = ()
-    reviewers: tuple[str, ...] = ()
-    assignees: tuple[str, ...] = ()
-    draft: bool | None = None  # None: not given
-    auto_merge: bool | None = None
-    forge: str = ""
-    token_file: str = ""
-    username: str = ""
-    comment: bool = False  # for plan: comment on the pull request that the job runs for
-    deployments: bool = False  # whether to show deployments on the forge of the application's repository
-
-
-@dataclass(frozen=True)
-class HoldSettings:
-    """The options of `hold`, `release` and `rollback`."""
-
-    apps: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()  # aliases; () is all
-    reason: str = ""
-    until: str = ""
-    by: str = ""
-    to: str = ""
-    unknown: bool = False  # --unknown-tag
-    hold: bool = True
-    discard: bool = False
+    app: Annotated[
+        tuple[str, ...],
+        Option(
+            HELD,
+            "Applications, each as NAME or NAMESPACE/NAME; globs are allowed.",
+            "APP...",
+            read=every_word,
+            common=True,
+            required=True,
+            argument=True,
+        ),
+    ] = ()
+    image: Annotated[
+        tuple[str, ...],
+        Option(
+            HELD,
+            "Act on this image only, named by its alias in image-list. By default all images of the Applications.",
+            "ALIAS",
+            read=every_word,
+            common=True,
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)
-class PromoteSettings:
-    """The options of `promote`."""
+class HoldOptions:
+    """A hold."""
 
-    sources: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    source_selector: str = ""
-    target_selector: str = ""
-    images: tuple[str, ...] = ()  # aliases; () is all
-    healthy: bool = False
+    reason: Annotated[
+        str,
+        Option(HELD, "Why the images are held. It is shown with every update that is held back.", "TEXT", common=True),
+    ] = ""
+    until: Annotated[
+        str,
+        Option(
+            HELD,
+            "When the hold ends by itself: a date, an RFC 3339 time, or a duration (90m, 12h, 3d).",
+            "DATE",
+            common=True,
+        ),
+    ] = ""
+    by: Annotated[str, Option(HELD, f"Who holds the images. {FROM_CI}", "NAME", common=True)] = ""
 
 
 @dataclass(frozen=True)
-class ShownSettings:
-    """The file that `report` shows, and where to write its page."""
+class ReleaseOptions:
+    """What is released."""
 
-    file: str = ""
-    html: str = ""  # "-" is stdout; "" makes no page
+    discard: Annotated[bool, Option(HELD, "Drop the deferred event, which is otherwise applied.", common=True)] = False
+
+
+@dataclass(frozen=True)
+class RollbackOptions:
+    """A rollback."""
+
+    to: Annotated[
+        str,
+        Option(
+            HELD,
+            "Version to go back to: a tag, TAG@DIGEST, previous, or N-back (3-back: three versions).",
+            "TAG",
+            common=True,
+            required=True,
+        ),
+    ] = ""
+    unknown_tag: Annotated[
+        bool, Option(HELD, "Accept a tag that is neither in Git's history nor in the registry.", common=True)
+    ] = False
+    hold: Annotated[bool, Option(HELD, "Hold the images at the version they are rolled back to.", common=True)] = True
+
+
+@dataclass(frozen=True)
+class PromoteOptions:
+    """Who gets the versions of whom."""
+
+    promote_from: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Applications whose versions are promoted, each as NAME or NAMESPACE/NAME; globs are allowed.",
+            "PATTERN",
+            read=every_word,
+            flag="--from",
+            common=True,
+        ),
+    ] = ()
+    from_selector: Annotated[
+        str, Option(FIND, "Promote only from Applications with these labels.", "LABELS", common=True)
+    ] = ""
+    promote_to: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Applications that get them; {namespace}, {name} and {project} are those of the source.",
+            "PATTERN",
+            read=every_word,
+            flag="--to",
+            common=True,
+        ),
+    ] = ()
+    to_selector: Annotated[
+        str, Option(FIND, "Promote only to Applications with these labels.", "LABELS", common=True)
+    ] = ""
+    image: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Promote this image only, named by its alias in image-list. By default all images of the Applications.",
+            "ALIAS",
+            read=every_word,
+            common=True,
+        ),
+    ] = ()
+    healthy: Annotated[
+        bool,
+        Option(FIND, "Promote only what Argo CD says is Synced and Healthy, and runs, in the source.", common=True),
+    ] = False
+
+
+@dataclass(frozen=True)
+class StatusOptions:
+    """What `status` shows."""
+
+    app: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Applications to show, each as NAME or NAMESPACE/NAME; globs are allowed. By default all.",
+            "[APP...]",
+            read=every_word,
+            common=True,
+            argument=True,
+        ),
+    ] = ()
+    output: TextOutput = "text"
+    builds: Annotated[
+        int,
+        Option(
+            RESULTS,
+            "How many of the last builds to show of each image. 0 does not read the history.",
+            "N",
+            read=count,
+            common=True,
+        ),
+    ] = 5
+    html: Html = ""
+    newest: Annotated[
+        bool,
+        Option(REGISTRY, "Also ask the registries for the newest tag that the rules of each image admit.", common=True),
+    ] = False
+
+
+@dataclass(frozen=True)
+class WaitOptions:
+    """What `wait` waits for."""
+
+    app: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Applications to wait for, each as NAME or NAMESPACE/NAME.",
+            "APP...",
+            read=every_word,
+            common=True,
+            required=True,
+            argument=True,
+        ),
+    ] = ()
+    revision: Annotated[
+        str, Option(ARGO, "Commit that Argo CD must have synced.", "SHA", common=True, required=True)
+    ] = ""
+    repository: Annotated[
+        str,
+        Option(
+            ARGO,
+            "Repository of that commit. Other sources of the Applications may be at any commit.",
+            "URL",
+            common=True,
+        ),
+    ] = ""
+    wait_timeout: WaitTimeout = 600
+
+
+@dataclass(frozen=True)
+class LintOptions:
+    """What `lint` checks."""
+
+    source: Annotated[
+        tuple[str, ...],
+        Option(
+            FIND,
+            "Where to read Applications, as for --applications; . is the files here.",
+            "[SOURCE...]",
+            read=every_line,
+            common=True,
+            argument=True,
+        ),
+    ] = ()
+    holds: Annotated[bool, Option(HELD, "Also list the holds in repositories that need a login.", common=True)] = False
+    output: Annotated[
+        str, Option(RESULTS, "How to print the findings on stdout.", "text|json", read=one_of, common=True)
+    ] = "text"
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """The report that is shown again."""
+
+    report_file: Annotated[
+        str,
+        Option(
+            RESULTS,
+            "The JSON report of a run, as --report or --output json wrote it; - reads stdin.",
+            "FILE",
+            common=True,
+            required=True,
+            argument=True,
+        ),
+    ] = ""
+    html: Html = ""
+
+
+# Which records most commands take: what reaches servers, what reads Applications, decides, and writes.
+REACHING = (SourceOptions, LogOptions, TransportOptions, AccessOptions, ArgoOptions)
+READING = (*REACHING, ScopeOptions)
+DECIDING = (*READING, DecideOptions, GitOptions, ForgeOptions, RegistryOptions, VerifyOptions)
+WRITING = (*DECIDING, CommitOptions, RequestOptions, ResultOptions, RolloutOptions)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All options of one call."""
+    """All that one call gives."""
 
     command: str
-    images: tuple[str, ...] = ()  # as given, for `task/ci/event.py` to parse
-    image_digest: str = ""
-    tag: str = ""
-    images_from: tuple[str, ...] = ()  # files of builders, for `task/ci/builder_files.py` to read
-    applications: tuple[str, ...] = ()
-    clusters: str = ""  # the file that lists them, for ApplicationSets
-    render: tuple[str, ...] = ()  # "helm", "kustomize": what may be rendered
-    follow: int = 0  # how many levels of Applications that Applications deploy are read
-    application: tuple[str, ...] = ()  # () is all; so for the next three
-    namespace: tuple[str, ...] = ()
-    project: tuple[str, ...] = ()
-    selector: str = ""
-    output: OutputSettings = OutputSettings()
-    git: GitSettings = GitSettings()
-    argocd_namespace: str = "argocd"
-    annotation_prefix: str = "argocd-image-updater.argoproj.io/"
-    strategy: Strategy = "semver"
-    allow_downgrade: bool = False
-    require_live: bool = False
-    require_update: bool = False
-    require_match: bool = False
-    pin_digest: bool = False
-    carry: bool = True
-    atomic: bool = False
-    build: BuildSettings = BuildSettings()
-    held: HoldSettings = HoldSettings()
-    promote: PromoteSettings = PromoteSettings()
-    dry: bool = False  # show the diff, push nothing
-    check: str = "auto"  # whether to ask the registry
-    argo: ArgoSettings = ArgoSettings()
-    registry: RegistrySettings = RegistrySettings()
-    request: RequestSettings = RequestSettings()
-    repository_config: bool = True
-    holds: bool = False  # for lint: ask every repository what is held
-    newest: bool = False  # for status: ask the registries for the newest tags
-    builds: int = 5  # for status: how many of the last builds are shown
-    shown: ShownSettings = ShownSettings()
-    verify: VerifySettings = VerifySettings()
+    event: EventOptions = EventOptions()
+    origin: OriginOptions = OriginOptions()
+    sources: SourceOptions = SourceOptions()
+    names: NameOptions = NameOptions()
+    scope: ScopeOptions = ScopeOptions()
+    rules: RulesOptions = RulesOptions()
+    require: RequireOptions = RequireOptions()
+    decide: DecideOptions = DecideOptions()
+    commit: CommitOptions = CommitOptions()
+    forge: ForgeOptions = ForgeOptions()
+    request: RequestOptions = RequestOptions()
+    comment: CommentOptions = CommentOptions()
+    deployments: DeploymentOptions = DeploymentOptions()
+    results: ResultOptions = ResultOptions()
+    send: SendOptions = SendOptions()
+    log: LogOptions = LogOptions()
+    git: GitOptions = GitOptions()
+    transport: TransportOptions = TransportOptions()
+    access: AccessOptions = AccessOptions()
+    argo: ArgoOptions = ArgoOptions()
+    rollout: RolloutOptions = RolloutOptions()
+    undo: UndoOptions = UndoOptions()
+    registry: RegistryOptions = RegistryOptions()
+    verify: VerifyOptions = VerifyOptions()
+    held: HeldOptions = HeldOptions()
+    hold: HoldOptions = HoldOptions()
+    release: ReleaseOptions = ReleaseOptions()
+    rollback: RollbackOptions = RollbackOptions()
+    promote: PromoteOptions = PromoteOptions()
+    status: StatusOptions = StatusOptions()
+    wait: WaitOptions = WaitOptions()
+    lint: LintOptions = LintOptions()
+    report: ReportOptions = ReportOptions()
+
+    @property
+    def dry(self) -> bool:
+        """Whether nothing is written."""
+        return self.command in ("plan", "status") or self.send.dry_run
+
+    @property
+    def pin_digest(self) -> bool:
+        """Whether the digest is written as well. What is signed is the digest."""
+        return self.scope.pin_digest or self.verify.wanted
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The images that the command is limited to, by their aliases; () is all."""
+        return self.held.image or self.promote.image
+
+
+@cache
+def options_of(record: type) -> tuple[tuple[Field[Any], Any, Option], ...]:
+    """Return the options of a record: its fields, each with the type of the value, and the option."""
+    hints = get_type_hints(record, include_extras=True)
+    return tuple((field, *get_args(hints[field.name])) for field in fields(record))
+
+
+def every_option() -> tuple[tuple[Field[Any], Any, Option], ...]:
+    """Return the options of all commands."""
+    records = (kind for kind in get_type_hints(Settings).values() if is_dataclass(kind))
+    return tuple(one for record in records for one in options_of(cast("type", record)))

@@ -26,7 +26,7 @@ from task.argocd.repo_secrets import RepoCredentials
 from task.model import Subscription
 from task.output.log import Log
 from task.secret import Secret
-from task.settings import Settings
+from task.settings import Settings, SourceOptions
 from task.wiring.application_sources import sources
 from task.wiring.git import GitClients
 
@@ -700,7 +700,7 @@ def test_the_source_where_none_is_given(
     monkeypatch.setattr("task.wiring.application_sources.in_cluster", lambda _environ: account)
     settings = Settings("run")
     assert sources(settings, environ) == found
-    assert sources(replace(settings, applications=("x.yaml",)), environ) == ("x.yaml",)
+    assert sources(replace(settings, sources=SourceOptions(applications=("x.yaml",))), environ) == ("x.yaml",)
 
 
 # Faults

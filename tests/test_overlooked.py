@@ -3,12 +3,12 @@
 import pytest
 
 from task.annotations.subscription import subscribe
-from task.cli.options import SECRETS
 from task.cli.strange_variables import strange_variables
 from task.image import parse_image
 from task.model import Application, Image, Source
 from task.pipeline.match import asks_for_images
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
+from task.settings import SECRETS
 from task.wiring import SECRETS as MASKED
 
 WEB = parse_image("ghcr.io/acme/web:1.1.0")

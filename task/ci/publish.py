@@ -10,12 +10,12 @@ from task.output.console import stdout_console
 from task.output.outcome import as_json, json_text
 from task.output.report_text import plain
 from task.output.stdout import unwritable, write_stdout
-from task.settings import OutputSettings
+from task.settings import ResultOptions
 
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
-def check_places(output: OutputSettings, environ: Mapping[str, str]) -> None:
+def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` for a place that cannot be written. Call this before anything is done."""
     places = {
         "--results-dir": _folder(output) if output.results_dir else "",
@@ -38,7 +38,7 @@ def check_places(output: OutputSettings, environ: Mapping[str, str]) -> None:
             raise _unwritable(option, path, "permission denied")
 
 
-def publish(report: Report, output: OutputSettings, environ: Mapping[str, str]) -> list[UsageError]:
+def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
     """Write the report to all places, and return an error for each place that could not be written."""
     named = results(report)
     writes = [("--report", _report(output), json_text(report), "w")] if output.report else []
@@ -59,10 +59,10 @@ def publish(report: Report, output: OutputSettings, environ: Mapping[str, str]) 
                 file.write(text)
         except OSError as error:
             failed.append(_unwritable(option, path, error.strerror))
-    if output.format == "repositories":
+    if output.output == "repositories":
         refused = write_stdout(repositories(report))
     else:
-        refused = write_stdout(json_text(report) if output.format == "json" else shown(report, environ))
+        refused = write_stdout(json_text(report) if output.output == "json" else shown(report, environ))
     if refused and not (report.dry and isinstance(refused, BrokenPipeError)):  # `plan | head`: nothing is lost
         failed.append(unwritable(refused))
     return failed
@@ -77,7 +77,7 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
     return plain(report)
 
 
-def _folder(output: OutputSettings) -> str:
+def _folder(output: ResultOptions) -> str:
     """Return the folder of the results, without `FILE/..`.
 
     A Tekton StepAction knows the path of each result, but not their folder: it passes `<path of a result>/..`.
@@ -85,7 +85,7 @@ def _folder(output: OutputSettings) -> str:
     return os.path.normpath(output.results_dir)
 
 
-def _report(output: OutputSettings) -> str:
+def _report(output: ResultOptions) -> str:
     """Return the path of the report. In a folder, such as Tekton's workspace `report`, it is report.json."""
     return os.path.join(output.report, "report.json") if os.path.isdir(output.report) else output.report
 

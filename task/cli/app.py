@@ -16,6 +16,7 @@ from typer.main import get_command
 from task import __version__, shutdown
 from task.ci.publish import publish
 from task.cli.call import Call
+from task.cli.command import record_of
 from task.cli.command_files import CommandFiles
 from task.cli.mistakes import as_given, explained
 from task.cli.strange_variables import strange_variables
@@ -24,7 +25,7 @@ from task.files import exhausted
 from task.model import Problem, Report
 from task.output.notify import Receivers, notify
 from task.output.stdout import abandon, unwritable
-from task.settings import OutputSettings
+from task.settings import ResultOptions
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
 SHOWN_BY_TYPER = {"-h", "--help", "--help-all", "--version", "--show-completion", "--install-completion"}
@@ -112,15 +113,9 @@ def _end(error: TaskError, call: Call) -> int:
         problem = Problem("", error.rule, str(error), error.hint)
         problems = (problem, *strange_variables(call.environ))
         failure = Report(call.command, (), 0, (), (), problems, code)
-        given = call.given
-        output = OutputSettings(
-            format=given.get("output", "text"),
-            report=given.get("report", ""),
-            results_dir=given.get("results_dir", ""),
-            dotenv=given.get("dotenv", ""),
-        )
+        output = record_of(ResultOptions, call.given)
         with shutdown.shield():
             publish(failure, output, call.environ)  # an error here stays silent, because the run has failed already
-            if path := given.get("metrics_file"):
+            if path := call.given.get("metrics_file"):
                 notify(failure, Receivers(path), 0.0, call.environ, call.log)
     return code

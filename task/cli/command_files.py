@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from task import shutdown
+from task.cli.command import Command
 from task.cli.grouped_help import GroupedHelp
 
 NAMES = (
@@ -47,7 +48,8 @@ def _command(name: str) -> TyperCommand:
     # A signal in the middle would leave modules half imported, and the results of a stopped run need this one again.
     with shutdown.shield():
         module = import_module(f"task.cli.{name}")
-    function = getattr(module, name)
+    found = getattr(module, name)  # the demo has no options of settings, and is a function
+    function = found.function() if isinstance(found, Command) else found
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
         name,

@@ -19,7 +19,7 @@ from task.output.console import stdout_console
 from task.output.log import Log
 from task.output.report_table import diff_text
 from task.output.stdout import say
-from task.settings import GitSettings, Settings
+from task.settings import EventOptions, Settings, SourceOptions, TransportOptions
 
 TAG = "1.5.0"
 IMAGES = (f"ghcr.io/acme/web:{TAG}", f"localhost:5000/acme/worker:{TAG}")
@@ -80,10 +80,10 @@ def _play(folder: str) -> int:
         file.write(_applications(repo))
     say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
     say("Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to ~1.4)\n\n")
-    git_settings = GitSettings(protocols=frozenset({"file"}))
-    settings = Settings("run", IMAGES, applications=(applications,), git=git_settings)
+    event, sources = EventOptions(image=IMAGES), SourceOptions(applications=(applications,))
+    settings = Settings("run", event, sources=sources, transport=TransportOptions(allow_protocol=("file",)))
     with ExitStack() as until_told:
-        plan = carry_out(replace(settings, command="plan", dry=True), {}, Log("warning"), until_told)
+        plan = carry_out(replace(settings, command="plan"), {}, Log("warning"), until_told)
         report = carry_out(settings, {}, Log("warning"), until_told)
     environ = dict(os.environ)
     say(shown(report, environ))

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
 from typer.main import get_command
 
-from task.cli.options import COMMON
+from task.settings import GROUPS, every_option
 
 
 class GroupedHelp(TyperCommand):
@@ -29,32 +29,33 @@ class GroupedHelp(TyperCommand):
         return ["[OPTIONS]", *arguments]
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the sections in the order of the options in the command's signature."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        left_out = 0
+        """Write the sections in their order."""
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        left_out, shown = 0, {field.name for field, _, option in every_option() if option.common}
         for param in self.get_params(ctx):
             panel = getattr(param, "rich_help_panel", None)
-            if panel and not everything and str(param.name).replace("_", "-") not in COMMON:
+            if panel and not everything and param.name not in shown:
                 left_out += 1
             elif record := param.get_help_record(ctx):
-                if panel and isinstance(param, TyperOption | TyperArgument):  # an option from options.py
-                    shown = record[0] if isinstance(param, TyperOption) else str(param.metavar)
-                    record = _row(param, shown, everything=everything)
+                if panel and isinstance(param, TyperOption | TyperArgument):  # an option from settings.py
+                    named = record[0] if isinstance(param, TyperOption) else str(param.metavar)
+                    record = _row(param, named, everything=everything)
                 sections.setdefault(panel or "Help", []).append(record)
         for name, records in sections.items():
-            with formatter.section(name):
-                formatter.write_dl(records)
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
         if left_out:
             formatter.write_paragraph()
             formatter.write_text(f"{left_out} more options: {ctx.command_path} --help-all")
 
-    def show_everything(self, context: Any) -> None:
-        """Print the help with all options."""
+    def whole_help(self, context: Any) -> str:
+        """Return the help with all options."""
         formatter = context.make_formatter()
         self.format_usage(context, formatter)
         self.format_help_text(context, formatter)
         self.format_options(context, formatter, everything=True)
-        typer.echo(formatter.getvalue().rstrip("\n"))
+        return str(formatter.getvalue())
 
 
 @cache
@@ -67,7 +68,7 @@ def _help_all() -> Any:
 
 def _show_everything(context: typer.Context, wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
     if wanted and not context.resilient_parsing:
-        cast("GroupedHelp", context.command).show_everything(context)
+        typer.echo(cast("GroupedHelp", context.command).whole_help(context).rstrip("\n"))
         raise typer.Exit
 
 

@@ -30,7 +30,7 @@ def held(apps: Iterable[Application], settings: Settings, world: World, now: str
     defaults = scope_of(settings).defaults
     for app in apps:
         for sub in subscribe(app, defaults).subscriptions:
-            if settings.holds or (sub.repo.startswith(LOCAL) and "file" in settings.git.protocols):
+            if settings.lint.holds or (sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol):
                 places.setdefault((sub.repo, sub.base), []).append(sub)
     for (repo, base), subs in places.items():
         try:

@@ -5,16 +5,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import typer
 
 from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once
 from task.annotations.subscription import subscribe
-from task.cli import options
 from task.cli.annotation_lines import line_of, line_of_field
+from task.cli.call import Call
+from task.cli.command import command
 from task.cli.holds import held
-from task.cli.records import settings_of
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
 from task.errors import Exit, UsageError
@@ -23,7 +20,7 @@ from task.output.log import Log
 from task.output.stdout import say
 from task.pipeline.discover import Discovered, FoundManifest, Scope, discovered
 from task.pipeline.overlooked import unknown_names
-from task.settings import Settings
+from task.settings import READING, LintOptions, NameOptions, Settings
 from task.text import counted, exact_json, printable, without_logins
 from task.wiring import world_of
 from task.wiring.application_sources import sources
@@ -34,64 +31,21 @@ _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
-def lint(
-    context: typer.Context,
-    source: options.Sources = None,
-    *,
-    holds: options.Holds = False,
-    applications: options.Applications = None,
-    clusters: options.Clusters = "",
-    render: options.Render = None,
-    follow_apps: options.FollowApps = 0,
-    application: options.Application = None,
-    selector: options.Selector = "",
-    project: options.Project = None,
-    namespace: options.Namespace = None,
-    argocd_namespace: options.ArgocdNamespace = "argocd",
-    annotation_prefix: options.AnnotationPrefix = "argocd-image-updater.argoproj.io/",
-    strategy: options.Strategy = "semver",
-    pin_digest: options.PinDigest = False,
-    output: options.LintOutput = "text",
-    log_level: options.LogLevel = "info",
-    log_format: options.LogFormat = "auto",
-    allow_protocol: options.AllowProtocol = None,
-    rewrite_url: options.RewriteUrl = None,
-    git_username: options.GitUsername = "",
-    git_password_file: options.GitPasswordFile = "",
-    git_credentials_url: options.GitCredentialsUrl = None,
-    basic_auth_directory: options.BasicAuthDirectory = "",
-    github_app_id: options.GithubAppId = "",
-    github_app_installation_id: options.GithubAppInstallationId = "",
-    github_app_key_file: options.GithubAppKeyFile = "",
-    ssh_key_file: options.SshKeyFile = "",
-    ssh_directory: options.SshDirectory = "",
-    ssh_known_hosts_file: options.SshKnownHostsFile = "",
-    ssh_host_key: options.SshHostKey = None,
-    ca_file: options.CaFile = "",
-    git_config: options.GitConfig = True,
-    kubeconfig: options.Kubeconfig = "",
-    kube_context: options.KubeContext = "",
-    argocd_server: options.ArgocdServer = "",
-    argocd_auth_token_file: options.ArgocdAuthTokenFile = "",
-    argocd_plaintext: options.ArgocdPlaintext = False,
-    argocd_insecure: options.ArgocdInsecure = False,
-    argocd_ca_file: options.ArgocdCaFile = "",
-    argocd_root_path: options.ArgocdRootPath = "",
-    argocd_header: options.ArgocdHeader = None,
-) -> int:
+@command(LintOptions, NameOptions, *READING)
+def lint(settings: Settings, call: Call) -> int:
     """Check the annotations of all Applications, and the repository's config, and list every problem with its fix."""
-    settings, environ, log = settings_of("lint", _given(context)), context.obj.environ, context.obj.log
+    settings, environ, log = _with_sources(settings, call), call.environ, call.log
     if not sources(settings, environ):
         hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
         raise UsageError("nothing says where to read Applications from", hint=hint)
     try:
         found, read = _collect(settings, environ, log)
     except UsageError as error:
-        if not context.params["source"]:
+        if not settings.lint.source:
             raise
         # The source is an argument here, and the variable of --applications may say something else.
         raise UsageError(error.message.removeprefix("--applications: "), hint=error.hint) from None
-    if settings.output.format == "json":
+    if settings.lint.output == "json":
         listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
         say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")
     elif log.form == "github":
@@ -101,13 +55,13 @@ def lint(
     return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
 
 
-def _given(context: typer.Context) -> Mapping[str, Any]:
-    """Return the options, with each SOURCE as one of the `--applications`. Its variable counts if neither is given."""
-    given, listed = context.params, context.get_parameter_source("applications")
-    if not given["source"]:
-        return given
-    named = given["applications"] if listed and listed.name == "COMMANDLINE" else ()
-    return {**given, "applications": (*given["source"], *named)}
+def _with_sources(settings: Settings, call: Call) -> Settings:
+    """Return the settings with each SOURCE as one of the `--applications`. Its variable counts if neither is given."""
+    given, named = settings.lint.source, settings.sources.applications
+    if not given:
+        return settings
+    named = () if "--applications" in call.variables else named
+    return replace(settings, sources=replace(settings.sources, applications=(*given, *named)))
 
 
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[list[Placed], int]:
@@ -121,7 +75,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
         written = [] if world.passed_over() else _written(found, scope)
-        placed: list[Placed] = list(config_findings(settings.applications, written, world.locate))
+        placed: list[Placed] = list(config_findings(settings.sources.applications, written, world.locate))
     finally:
         world.close()
     read = found.read + len(world.passed_over())
@@ -153,7 +107,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     told = told_once((*found.applications, *found.templates), scope.defaults)
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in written if sub.application.key not in outside)
-    placed += [(one, *_place(one, settings.annotation_prefix, texts)) for one in told]
+    placed += [(one, *_place(one, settings.scope.annotation_prefix, texts)) for one in told]
     for release in found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)

@@ -3,9 +3,8 @@
 import os
 import sys
 
-import typer
-
-from task.cli import options
+from task.cli.call import Call
+from task.cli.command import command
 from task.cli.html_page import HtmlCommand, write_page
 from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
@@ -13,6 +12,7 @@ from task.output.console import plain_console, stdout_console
 from task.output.report_table import table
 from task.output.saved_report import LARGEST, report_of
 from task.output.stdout import say
+from task.settings import ReportOptions, Settings
 
 
 class ReportCommand(HtmlCommand):
@@ -24,29 +24,25 @@ class ReportCommand(HtmlCommand):
 COMMAND_CLASS = ReportCommand  # Typer creates the command with this class
 
 
-def report(
-    context: typer.Context,
-    report_file: options.ReportFile,
-    *,
-    html: options.Html = "",
-) -> int:
+@command(ReportOptions)
+def report(settings: Settings, call: Call) -> int:
     """Show the report of a run again, or turn it into an HTML page."""
-    context.obj.log("debug", f"reading {report_file}")
+    path, html, log = settings.report.report_file, settings.report.html, call.log
+    log("debug", f"reading {path}")
     try:
-        found = report_of(_read(report_file))
+        found = report_of(_read(path))
     except Malformed as error:
-        raise UsageError(f"{report_file}: {error.message}", hint=error.hint) from None
+        raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
     if html:  # the page shows its errors itself
         # Imported late: only this option of this command needs jinja2.
         from task.output.report_page import page  # noqa: PLC0415
 
         write_page(page(found), html)
     else:
-        say(table(found, stdout_console(context.obj.environ) or plain_console()))
+        say(table(found, stdout_console(call.environ) or plain_console()))
         in_table = {(one["application"], one["because"]) for one in found["decisions"] if one["verdict"] == "error"}
         for one in found["errors"]:  # those of an Application are in the table, the others on stderr, as in the run
             if (one["application"], one["message"]) not in in_table:
-                log = context.obj.log
                 log.problem(one["severity"], one["application"] or "", one["message"], one["hint"] or "")
     return int(Exit.OK)
 

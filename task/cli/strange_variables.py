@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 
 from task.annotations.known_keys import nearest
-from task.cli.options import ENV_PREFIX, RESULTS_PREFIX, SECRETS, variables
 from task.model import Problem
+from task.option import ENV_PREFIX, RESULTS_PREFIX, variable_of
+from task.settings import SECRETS, every_option
 
 # Kubernetes sets these in every container for each Service of its namespace, even for one named image-update-….
 OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")
@@ -15,7 +16,7 @@ OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TC
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning for each unknown variable that looks like one of ours, without its value."""
-    known = {*variables(), *SECRETS}
+    known = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
     found = []
     for name in sorted(name for name, value in environ.items() if name.startswith(ENV_PREFIX) and value.strip()):
         if name in known or name.startswith(RESULTS_PREFIX) or OF_A_SERVICE.fullmatch(name):

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from hashlib import sha256
 
 from task import shutdown
@@ -22,20 +22,20 @@ from task.ci.masking import mask
 from task.ci.publish import check_places, publish
 from task.ci.variables import Origin, origin_of
 from task.cli.hold_words import actor_of, destination_of, until_of, words_of
-from task.cli.options import variable_of
 from task.cli.strange_variables import strange_variables
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.git.names import rewritten
 from task.git.remote_url import remote_of
-from task.model import Hold, Image, Problem, Report
+from task.model import Hold, Image, Person, Problem, Report
+from task.option import variable_of
 from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import first_of
 from task.pipeline.discover import Scope
 from task.pipeline.find import find
 from task.pipeline.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
-from task.settings import RequestSettings, Settings
+from task.settings import EventOptions, RequestOptions, Settings
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
 from task.text import and_more
@@ -50,10 +50,10 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     """Run the pipeline, publish its report, and return the exit code."""
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
-    output = settings.output
+    output, send = settings.results, settings.send
     check_places(output, environ)
-    if output.cloudevent_url:
-        check_url(output.cloudevent_url, environ)
+    if send.cloudevent_url:
+        check_url(send.cloudevent_url, environ)
     began = time.monotonic()
     with ExitStack() as until_told:
         report = carry_out(settings, environ, log, until_told)
@@ -61,7 +61,7 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         on_screen = {
             (one.subscription.application.key, one.verdict.because)
             for one in report.decisions
-            if one.verdict.verdict == "error" and log.console and sys.stdout.isatty() and output.format == "text"
+            if one.verdict.verdict == "error" and log.console and sys.stdout.isatty() and output.output == "text"
         }
         untold = [one for one in report.problems if (one.application, one.message) not in on_screen]
         for where, problem in told_together(untold):
@@ -73,9 +73,9 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
             log.problem("error", "", error.message, error.hint)
         # The results say what landed and are kept. The exit code says that something could not be written.
         code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
-        if output.metrics_file or output.cloudevent_url:
-            source = without_login(settings.git.pipeline_run or origin_of(environ).run)
-            receivers = Receivers(output.metrics_file, output.cloudevent_url, source, settings.git.access.ca_file)
+        if send.metrics_file or send.cloudevent_url:
+            source = without_login(settings.commit.pipeline_run or origin_of(environ).run)
+            receivers = Receivers(send.metrics_file, send.cloudevent_url, source, settings.access.ca_file)
             notify(replace(report, exit=code), receivers, time.monotonic() - began, environ, log)
         shutdown.deaf()  # everything is told: it is too late to stop anything
     return code
@@ -101,12 +101,8 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
 
 def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_told: ExitStack) -> Report:
     """Run the pipeline with the clients that these settings need, and return its report. `until_told`: see `run`."""
-    images: tuple[Image, ...] = ()
-    if settings.command not in (*BY_HAND, "scan", "promote"):
-        references, digest = settings.images, settings.image_digest
-        if settings.images_from:
-            references, digest = with_built(references, digest, read_built(settings.images_from))
-        images = event_images(references, digest, settings.tag)
+    given = settings.command in ("run", "plan")
+    images = built_images(settings.event) if given else ()
     job = job_of(settings, images, environ)
     world = world_of(settings, environ, log, job.scope, images)
     try:
@@ -120,78 +116,86 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_to
             world.close()
 
 
+def built_images(given: EventOptions) -> tuple[Image, ...]:
+    """Return the images that the options name, and the files of builders."""
+    references, digest = given.image, given.image_digest
+    if given.images_from:
+        references, digest = with_built(references, digest, read_built(given.images_from))
+    return event_images(references, digest, given.tag)
+
+
 def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
     """Return the pipeline's job. Raises `UsageError` for an impossible value."""
     asked, named = settings.request, _named_for_requests(settings.request, environ)
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    own = without_login(settings.build.repository or origin.repository)
+    own = without_login(settings.origin.source_repository or origin.repository)
     if settings.command in ("scan", "promote"):  # the CI job has built nothing
         origin, environ = Origin(run=origin.run), {}
-    given, git = settings.build, settings.git
+    given, commits = settings.event, settings.commit
     build = build_of(
         environ,
         sequence=given.sequence,
-        source_commit=given.commit,
-        source_repository=given.repository,
+        source_commit=given.source_commit,
+        source_repository=settings.origin.source_repository,
         created=given.created,
     )
-    repository = without_login(given.repository or origin.repository).removesuffix(".git")
-    commit, run = given.commit or origin.commit, git.pipeline_run or without_login(origin.run)
+    repository = without_login(settings.origin.source_repository or origin.repository).removesuffix(".git")
+    commit, run = given.source_commit or origin.commit, commits.pipeline_run or without_login(origin.run)
     page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
     return Job(
         command=settings.command,
         images=images,
         scope=scope_of(settings),
         terms=Terms(
-            settings.allow_downgrade,
-            settings.carry,
-            settings.require_live,
+            settings.rules.allow_downgrade,
+            settings.decide.carry_parameters,
+            settings.rules.require_live,
             build,
-            settings.check,
+            settings.decide.registry_check,
             now,
-            through=git.through,
+            through=commits.commit_through,
         ),
         wording=Wording(
-            git.author,
-            _template(git.template_file),
+            Person(commits.git_author_name, commits.git_author_email),
+            _template(commits.commit_message_template),
             _trailers(settings, origin),
             settings.command,
             # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
-            False if git.through == "github" else git.sign_off,
+            False if commits.commit_through == "github" else commits.sign_off,
         ),
-        deadline=git.deadline,
-        atomic=settings.atomic,
-        require_update=settings.require_update,
-        require_match=settings.require_match,
-        only=git.only,
+        deadline=settings.git.deadline,
+        atomic=commits.atomic,
+        require_update=settings.require.require_update,
+        require_match=settings.require.require_match,
+        only=settings.git.only_repository,
         dry=settings.dry,
         intent=_intent(settings, now, environ),
-        aliases=settings.held.images,
+        aliases=settings.aliases,
         deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
-        comment=_comment(settings, images, environ) if settings.request.comment else None,
-        repository_config=settings.repository_config,
+        comment=_comment(settings, images, environ) if settings.comment.comment else None,
+        repository_config=settings.decide.repository_config,
         requests=PullRequestOptions(
-            asked.labels,
-            asked.reviewers,
-            asked.assignees,
-            asked.draft,
+            asked.pull_request_label,
+            asked.pull_request_reviewer,
+            asked.pull_request_assignee,
+            asked.pull_request_draft,
             asked.auto_merge,
             named,
             source=page,
             run=run,
         ),
-        promotion=Promotion(**asdict(settings.promote), repository=own) if settings.command == "promote" else None,
-        undo=settings.argo.on_failure == "rollback",
+        promotion=_promotion(settings, own),
+        undo=settings.undo.on_failure == "rollback",
     )
 
 
-def _named_for_requests(asked: RequestSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _named_for_requests(asked: RequestOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the options about pull requests, except `--pull-request`, that the command line has and no variable."""
     values = {
-        "--pull-request-label": asked.labels,
-        "--pull-request-reviewer": asked.reviewers,
-        "--pull-request-assignee": asked.assignees,
-        "--pull-request-draft": asked.draft,
+        "--pull-request-label": asked.pull_request_label,
+        "--pull-request-reviewer": asked.pull_request_reviewer,
+        "--pull-request-assignee": asked.pull_request_assignee,
+        "--pull-request-draft": asked.pull_request_draft,
         "--auto-merge": asked.auto_merge,
     }
     return tuple(name for name, value in values.items() if value and not environ.get(variable_of(name), "").strip())
@@ -201,14 +205,14 @@ def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
     """Return the pull request for the plan's comment. Plans of other images or Applications have their own comments."""
     if not settings.dry:
         raise UsageError("--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run")
-    event, argo = request_event(environ), settings.argo
-    narrowed = (settings.application, settings.project, settings.namespace, settings.selector)
-    sources = tuple(without_login(one) for one in settings.applications)
+    event, argo, scope = request_event(environ), settings.argo, settings.scope
+    narrowed = (settings.names.application, scope.project, scope.namespace, scope.selector)
+    sources = tuple(without_login(one) for one in settings.sources.applications)
     plan = (
         sorted({image.identity for image in images}),
         sources,
-        argo.server or environ.get("ARGOCD_SERVER", ""),
-        argo.context,
+        argo.argocd_server or environ.get("ARGOCD_SERVER", ""),
+        argo.kube_context,
         narrowed,
     )
     return PlanComment(event.repository, event.number, sha256(json.dumps(plan).encode()).hexdigest())
@@ -219,7 +223,7 @@ def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping
 
     The commit of what is promoted is known later. The branch is the CI job's, if that job built the commit.
     """
-    if settings.dry or not settings.request.deployments:
+    if settings.dry or not settings.deployments.deployments:
         return None
     for name, option, value, variables in (
         ("repository", "--source-repository", repository, "GITHUB_REPOSITORY, CI_PROJECT_URL"),
@@ -228,14 +232,14 @@ def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping
         if not value and (name, settings.command) != ("commit", "promote"):
             hint = f"give {option}; without it, the CI system's variables tell ({variables} and others)"
             raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
-    if not (_is_remote(repository) or _is_remote(rewritten(repository, settings.git.rewrites))):
+    if not (_is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))):
         hint = "write it as https://host/owner/repository: it is the repository of the source code"
         message = f"--source-repository: no deployment is shown for {repository!r}: it is not an https or ssh URL"
         raise UsageError(message, hint=hint)
     of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
     ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
     is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
-    return DeployedSource(repository, commit, ref, is_tag, settings.argo.wait)
+    return DeployedSource(repository, commit, ref, is_tag, settings.rollout.wait)
 
 
 def _is_remote(url: str) -> bool:
@@ -248,25 +252,37 @@ def _is_remote(url: str) -> bool:
 
 def scope_of(settings: Settings) -> Scope:
     """Return which Applications are considered, and the defaults for settings without an annotation."""
+    given, names = settings.scope, settings.names.application
+    apps = settings.held.app or settings.status.app
     return Scope(
-        settings.annotation_prefix,
-        Narrow(
-            settings.held.apps or settings.application,
-            settings.namespace,
-            settings.project,
-            settings.selector,
-            within=settings.application if settings.held.apps else (),
-        ),
-        Defaults(settings.argocd_namespace, settings.strategy, settings.pin_digest, settings.request.wanted),
+        given.annotation_prefix,
+        Narrow(apps or names, given.namespace, given.project, given.selector, within=names if apps else ()),
+        Defaults(settings.sources.argocd_namespace, given.strategy, settings.pin_digest, settings.forge.pull_request),
+    )
+
+
+def _promotion(settings: Settings, repository: str) -> Promotion | None:
+    """Return who gets what runs where. `repository` is that of the CI job, or the one that is named."""
+    if settings.command != "promote":
+        return None
+    given = settings.promote
+    return Promotion(
+        given.promote_from,
+        given.promote_to,
+        given.from_selector,
+        given.to_selector,
+        given.image,
+        given.healthy,
+        repository,
     )
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
     """Return what a person wants to hold, release or roll back, or None for an event."""
-    given, hold, to = settings.held, None, ""
+    given, back, hold, to = settings.hold, settings.rollback, None, ""
     if settings.command not in BY_HAND:
         return None
-    if settings.command != "release" and given.hold:
+    if settings.command == "hold" or (settings.command == "rollback" and back.hold):
         try:
             until = until_of(given.until, now)
         except Malformed as error:
@@ -274,24 +290,25 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
         hold = Hold(words_of(given.reason), words_of(given.by or actor_of(environ)), now, until)
     if settings.command == "rollback":
         try:
-            to = destination_of(given.to)
+            to = destination_of(back.to)
         except Malformed as error:
             raise UsageError(f"--to: {error.message}", hint=error.hint) from None
-    return Intent(settings.command, hold, not given.images, to, given.discard, given.unknown)
+    return Intent(settings.command, hold, not settings.aliases, to, settings.release.discard, back.unknown_tag)
 
 
 def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     """Return what is known about the build. The CI system's facts count only for its own commit."""
-    git, build = settings.git, settings.build
-    for key, _ in git.trailers:
+    git, given = settings.commit, settings.event.source_commit
+    for key, _ in git.trailer:
         if not TRAILER_KEY.fullmatch(key):
             raise UsageError(f"--trailer: {key!r} is not a key", hint="letters, digits and dashes only: Ticket=ABC-1")
-    if build.commit and build.commit != origin.commit.lower():
+    if given and given != origin.commit.lower():
         origin = Origin(run=origin.run)
-    commit, repository = build.commit or origin.commit, build.repository or without_login(origin.repository)
+    commit = given or origin.commit
+    repository = settings.origin.source_repository or without_login(origin.repository)
     references = commit_references(commit, repository, origin.author, origin.date, origin.message)
     run = git.pipeline_run or without_login(origin.run)
-    return build_trailers(commit, run, git.trailers, references)
+    return build_trailers(commit, run, git.trailer, references)
 
 
 def _template(path: str) -> str | None:

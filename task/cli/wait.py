@@ -3,19 +3,17 @@
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
-
-import typer
 
 from task.argocd.rollout import Rollout
 from task.argocd.rollout_display import line
 from task.argocd.rollouts import Awaited, Judge, RolloutApi
-from task.cli import options
-from task.cli.records import settings_of
+from task.cli.call import Call
+from task.cli.command import command
 from task.errors import Exit, UsageError
 from task.output.log import Log
 from task.output.stdout import say
+from task.settings import REACHING, Settings, WaitOptions
 from task.wiring.argo import Argo
 from task.wiring.waiting import (
     Descends,
@@ -33,71 +31,21 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-@dataclass(frozen=True)
-class WaitSettings:
-    """What to wait for."""
-
-    applications: tuple[str, ...]  # `name` or `namespace/name`
-    revision: str
-    repository: str = ""  # only its sources must be at the revision; "" means any source
-    limit: float = 600.0  # seconds
-    argocd_namespace: str = "argocd"  # used for an Application without a namespace
-
-
-def wait(
-    context: typer.Context,
-    *,
-    app: options.WaitApp,
-    applications: options.Applications = None,
-    clusters: options.Clusters = "",
-    render: options.Render = None,
-    follow_apps: options.FollowApps = 0,
-    argocd_namespace: options.ArgocdNamespace = "argocd",
-    log_level: options.LogLevel = "info",
-    log_format: options.LogFormat = "auto",
-    allow_protocol: options.AllowProtocol = None,
-    rewrite_url: options.RewriteUrl = None,
-    git_username: options.GitUsername = "",
-    git_password_file: options.GitPasswordFile = "",
-    git_credentials_url: options.GitCredentialsUrl = None,
-    basic_auth_directory: options.BasicAuthDirectory = "",
-    github_app_id: options.GithubAppId = "",
-    github_app_installation_id: options.GithubAppInstallationId = "",
-    github_app_key_file: options.GithubAppKeyFile = "",
-    ssh_key_file: options.SshKeyFile = "",
-    ssh_directory: options.SshDirectory = "",
-    ssh_known_hosts_file: options.SshKnownHostsFile = "",
-    ssh_host_key: options.SshHostKey = None,
-    ca_file: options.CaFile = "",
-    git_config: options.GitConfig = True,
-    kubeconfig: options.Kubeconfig = "",
-    kube_context: options.KubeContext = "",
-    argocd_server: options.ArgocdServer = "",
-    argocd_auth_token_file: options.ArgocdAuthTokenFile = "",
-    argocd_plaintext: options.ArgocdPlaintext = False,
-    argocd_insecure: options.ArgocdInsecure = False,
-    argocd_ca_file: options.ArgocdCaFile = "",
-    argocd_root_path: options.ArgocdRootPath = "",
-    argocd_header: options.ArgocdHeader = None,
-    wait_timeout: options.WaitTimeout = 600,
-    revision: options.Revision,
-    repository: options.Repository = "",
-) -> int:
+@command(WaitOptions, *REACHING)
+def wait(settings: Settings, call: Call) -> int:
     """Wait until Argo CD has synced a revision and its Applications are healthy."""
-    settings, environ, log = settings_of("wait", context.params), context.obj.environ, context.obj.log
+    environ, log = call.environ, call.log
     with ExitStack() as opened:
         argo = Argo(settings, environ, log, opened)
         if not argo.where:
             raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
-        given = settings.argo
-        asked = WaitSettings(
-            settings.held.apps, given.revision, given.repository, given.limit, settings.argocd_namespace
-        )
-        return wait_for(asked, argo.patient, environ, log, descends_of(settings, environ, log, opened))
+        descends = descends_of(settings, environ, log, opened)
+        return wait_for(settings.wait, settings.sources.argocd_namespace, argo.patient, environ, log, descends)
 
 
 def wait_for(
-    settings: WaitSettings,
+    asked: WaitOptions,
+    namespace: str,
     api: Callable[[], RolloutApi],
     environ: Mapping[str, str],
     log: Log,
@@ -109,15 +57,15 @@ def wait_for(
 
     Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD cannot tell, and `UsageError`.
     """
-    revision = settings.revision.strip().lower()
+    revision = asked.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
         raise UsageError(
-            f"--revision: {settings.revision!r} is not the id of a commit",
+            f"--revision: {asked.revision!r} is not the id of a commit",
             hint="give the id of the commit that was pushed, 40 hexadecimal digits",
         )
-    keys = [key_of(one, settings.argocd_namespace) for one in settings.applications]
-    awaited = [Awaited(*key, _judge(revision, settings.repository, descends)) for key in dict.fromkeys(keys)]
-    rows, errors = watch(api(), awaited, settings.limit, environ, log)
+    keys = [key_of(one, namespace) for one in asked.app]
+    awaited = [Awaited(*key, _judge(revision, asked.repository, descends)) for key in dict.fromkeys(keys)]
+    rows, errors = watch(api(), awaited, asked.wait_timeout, environ, log)
     say("".join(f"{line(row)}\n" for row in rows))
     if found := rollout_error(rows, errors):
         raise found

@@ -17,7 +17,7 @@ from task.git.environment import Login
 from task.git.names import Address, address_of
 from task.git.ssh import SshGiven, collect
 from task.secret import Secret
-from task.settings import AccessSettings
+from task.settings import AccessOptions
 from task.urls import split
 
 _GITHUB = "https://github.com"
@@ -27,7 +27,7 @@ _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 _SHOW = "name the server it is for: --git-credentials-url https://git.example.com/"
 
 
-def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
+def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     """Read and check all given credentials. Nothing is contacted. Raises `UsageError`."""
     scope = _scope(given, environ)
     user, password = _password(given, environ)
@@ -41,7 +41,7 @@ def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
         directory = ""  # Kubernetes mounts a missing optional secret as an empty folder
     ssh = SshGiven(
         given.ssh_key_file, _secret(environ, "IMAGE_UPDATE_SSH_KEY"), given.ssh_known_hosts_file,
-        given.ssh_host_keys, directory,
+        given.ssh_host_key, directory,
     )  # fmt: skip
 
     folder, config_file = given.basic_auth_directory, ""
@@ -66,12 +66,12 @@ def access_of(given: AccessSettings, environ: Mapping[str, str]) -> Access:
     return Access(plan, environ)
 
 
-def _scope(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the URLs that a login may be sent to."""
-    if not given.credentials_urls:
+    if not given.git_credentials_url:
         own = (environ.get(name, "").strip() for name in ("GITHUB_SERVER_URL", "CI_SERVER_URL"))
         return tuple(url.rstrip("/") for url in own if url.startswith(("https://", "http://")))
-    for url in given.credentials_urls:
+    for url in given.git_credentials_url:
         try:
             address = address_of(url)
         except SourceError:
@@ -81,21 +81,21 @@ def _scope(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, ...]
                 "--git-credentials-url: not the beginning of an https URL",
                 hint="write https://host/ or https://host/path/, without a login",
             )
-    return tuple(url.rstrip("/") for url in given.credentials_urls)
+    return tuple(url.rstrip("/") for url in given.git_credentials_url)
 
 
 def _token_user(url: str) -> str:
     return next((user for name, user in _TOKEN_USERS if name in split(url).host), _TOKEN_USER)
 
 
-def _password(given: AccessSettings, environ: Mapping[str, str]) -> tuple[str, Secret]:
+def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
     """Return (user, password or token) from the one source that is given. The password is empty if there is none."""
-    user, found = given.username, dict[str, Secret]()
+    user, found = given.git_username, dict[str, Secret]()
     for name in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
         if secret := _secret(environ, name):
             found[name] = secret
-    if given.password_file:
-        found["--git-password-file"] = _line(given.password_file, "--git-password-file")
+    if given.git_password_file:
+        found["--git-password-file"] = _line(given.git_password_file, "--git-password-file")
     if "password" in _listed(given.basic_auth_directory):
         option, folder = "--basic-auth-directory", given.basic_auth_directory
         found[option] = _line(os.path.join(folder, "password"), option)
@@ -122,17 +122,17 @@ def _stored(path: str) -> tuple[Login, ...]:
     return tuple(reversed(logins))  # the first one must win, but git prefers the last one
 
 
-def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
+def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
     key = _secret(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
-    if given.app_key_file:
-        key = Secret(_text(given.app_key_file, "--github-app-key-file"))
-    parts = (given.app_id, given.app_installation, bool(key))
+    if given.github_app_key_file:
+        key = Secret(_text(given.github_app_key_file, "--github-app-key-file"))
+    parts = (given.github_app_id, given.github_app_installation_id, bool(key))
     if not any(parts):
         return None
     if not all(parts):
         hint = "give --github-app-id, --github-app-installation-id, and --github-app-key-file (or its variable)"
         raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
-    if not given.app_installation.isdigit():
+    if not given.github_app_installation_id.isdigit():
         raise UsageError(
             "--github-app-installation-id: not a number",
             hint="it is the last part of the URL of the App's installation",
@@ -146,7 +146,7 @@ def _app(given: AccessSettings, environ: Mapping[str, str]) -> Callable[[str], L
         from task.git.github_app import App, Way, token  # noqa: PLC0415
 
         key_text = key.reveal().replace("\\n", "\n")
-        secret = token(App(given.app_id, given.app_installation, Secret(key_text), api), Way(ca_file))
+        secret = token(App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api), Way(ca_file))
         return Login(server, _TOKEN_USER, secret)
 
     return login

@@ -33,7 +33,7 @@ from task.output.log import Log
 from task.pipeline.discover import FoundManifest, Scope
 from task.pipeline.job import Followed, Landed
 from task.pipeline.ports import World
-from task.settings import RegistrySettings, Settings
+from task.settings import RegistryOptions, Settings
 from task.wiring.application_sources import ARGO_TOKENS, FORGE_TOKENS, names_server, sources
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import Ahead, GitClients, signers
@@ -58,20 +58,20 @@ def world_of(
     """Return the world for these settings. Scope and images limit what is read from a cluster."""
     opened = ExitStack()
     clients = GitClients(settings, environ, log, opened)
-    signer = signers(settings.git, clients.git, opened)
+    signer = signers(settings.commit, clients.git, opened)
     argo: Argo | None = None
-    linked = settings.request.deployments and names_server(settings.argo, environ)
-    if settings.argo.wait or linked or {"cluster", "argocd"} & set(sources(settings, environ)):
+    linked = settings.deployments.deployments and names_server(settings.argo, environ)
+    if settings.rollout.wait or linked or {"cluster", "argocd"} & set(sources(settings, environ)):
         from task.wiring.argo import Argo
 
         argo = Argo(settings, environ, log, opened)
-    if argo and settings.argo.wait:
+    if argo and settings.rollout.wait:
         argo.check()  # of a plan as well, because the run would fail
     if settings.promote.healthy and not (argo and argo.kind):
         hint = "files and Git do not say what is healthy: give --applications cluster or argocd"
         raise UsageError("--healthy: nothing says which Argo CD to ask", hint=hint)
     from_cluster = argo.plan if argo and argo.kind == "cluster" else None
-    if settings.argo.events and not (from_cluster or settings.dry):
+    if settings.rollout.kubernetes_events and not (from_cluster or settings.dry):
         log("warning", "--kubernetes-events: no Event is written without a cluster: give --applications cluster")
 
     @once
@@ -81,7 +81,7 @@ def world_of(
         secrets = argo.secrets if argo and argo.kind == "cluster" else None
         return registry_of(settings, environ, log, opened, secrets)
 
-    if settings.registry != RegistrySettings() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
+    if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
         registry()  # fail at once if something given is wrong
 
     @once
@@ -90,7 +90,7 @@ def world_of(
 
         return ForgeClients(settings, environ, log, opened, clients.logins)
 
-    api = (lambda repo: forges().commits(repo)) if settings.git.through == "github" else None
+    api = (lambda repo: forges().commits(repo)) if settings.commit.commit_through == "github" else None
 
     def descends(sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
         """Tell how a revision from Argo CD relates to the commit that was written."""
@@ -122,7 +122,7 @@ def world_of(
 
         asked = argo or Argo(settings, environ, log, opened)
         secrets = asked.secrets if asked.kind == "cluster" or asked.cluster_at_hand() else None
-        return KeysOfResources(registry, secrets, settings.verify.timeout, log)
+        return KeysOfResources(registry, secrets, settings.verify.verify_timeout, log)
 
     def by_keys(questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
         return resource_keys()(questions)
@@ -158,7 +158,7 @@ def world_of(
         return world
     from task.wiring.progress import with_progress
 
-    return with_progress(world, log.console, waits=settings.argo.wait)
+    return with_progress(world, log.console, waits=settings.rollout.wait)
 
 
 def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[str, str, str], str]:
@@ -204,21 +204,21 @@ def _applications(
 
         return RenderedSets(
             repositories,
-            clusters=clusters_of(settings.clusters) if settings.clusters else None,
-            namespace=settings.argocd_namespace,
-            prefix=settings.annotation_prefix,
+            clusters=clusters_of(settings.sources.clusters) if settings.sources.clusters else None,
+            namespace=settings.sources.argocd_namespace,
+            prefix=settings.scope.annotation_prefix,
             images=images,
             strict=settings.command not in BY_HAND,
         )
 
-    if settings.clusters:
+    if settings.sources.clusters:
         sets()  # a mistake in the file is an error, whatever the manifests contain
 
     def rendered(manifest: Found) -> Iterator[Found]:
         return sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
 
-    rendering = Rendering(settings.render, environ, settings.argocd_namespace, found)
-    followed = FollowedApplications(repositories, rendering, settings.follow, rendered)
+    rendering = Rendering(settings.sources.render, environ, settings.sources.argocd_namespace, found)
+    followed = FollowedApplications(repositories, rendering, settings.sources.follow_apps, rendered)
     with opened:
         for source in found:
             repo, path = _repository(source)

@@ -29,7 +29,7 @@ from task.output.log import Log
 from task.pipeline.discover import FoundManifest, Scope, concerns, within_narrowing
 from task.pipeline.ports import LiveApplications
 from task.secret import Secret
-from task.settings import ArgoSettings, Settings
+from task.settings import ArgoOptions, Settings
 from task.urls import path_part
 from task.wiring.application_sources import ARGO_TOKENS, names_server, sources
 
@@ -42,7 +42,7 @@ class Argo:
     """The connections of one run to a cluster and to Argo CD's API. Each is opened when it is first needed."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
-        self._given: ArgoSettings = settings.argo
+        self._given: ArgoOptions = settings.argo
         self._settings, self._opened = settings, opened
         self.environ, self.log = environ, log
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
@@ -55,13 +55,13 @@ class Argo:
         self.patient: Callable[[], RolloutApi] = once(lambda: self._api(patient=True))
 
     def _kubernetes(self, limits: Limits = Limits()) -> Kubernetes:
-        access = cluster_access(self.environ, self._given.kubeconfig, self._given.context)
+        access = cluster_access(self.environ, self._given.kubeconfig, self._given.kube_context)
         found = Kubernetes(access, limits, self.log)
         self._opened.callback(found.close)
         return found
 
     def _secrets(self) -> ClusterSecrets:
-        return ClusterSecrets(self.kubernetes(), self._settings.argocd_namespace, self.log)
+        return ClusterSecrets(self.kubernetes(), self._settings.sources.argocd_namespace, self.log)
 
     def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[FoundManifest]:
         """Return the Applications that may track the images."""
@@ -79,7 +79,7 @@ class Argo:
             self.kubernetes(),
             prefix=scope.prefix,
             narrow=scope.narrow,
-            argocd_namespace=self._settings.argocd_namespace,
+            argocd_namespace=self._settings.sources.argocd_namespace,
             wanted=wanted,
             log=self.log,
         )
@@ -99,23 +99,23 @@ class Argo:
         """Return Argo CD's API."""
         given = self._given
         try:
-            headers = parse_headers(given.headers)
+            headers = parse_headers(given.argocd_header)
         except Malformed as error:
             raise UsageError(f"--argocd-header: {error.message}", hint=error.hint) from None
         connection = Connection(
-            server=given.server,
+            server=given.argocd_server,
             token=Secret(self.environ.get(ARGO_TOKENS[0], "").strip()),
-            token_file=given.token_file,
-            plaintext=given.plaintext,
-            insecure=given.insecure,
-            ca_file=given.ca_file,
-            root_path=given.root_path,
+            token_file=given.argocd_auth_token_file,
+            plaintext=given.argocd_plaintext,
+            insecure=given.argocd_insecure,
+            ca_file=given.argocd_ca_file,
+            root_path=given.argocd_root_path,
             headers=headers,
         )
         found = ArgoCDApi(
             connection,
             self.environ,
-            namespace=self._settings.argocd_namespace,
+            namespace=self._settings.sources.argocd_namespace,
             limits=limits or Limits(),
             log=lambda line: self.log("debug", line),
         )

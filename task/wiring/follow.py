@@ -42,7 +42,7 @@ class Follow:
     ) -> None:
         self._settings, self._argo, self._requests, self._descends = settings, argo, requests, descends
         self._repository = repository
-        self._given = settings.argo
+        self._given = settings.rollout
         self._problems: list[Problem] = []
         self._failures: list[Failure] = []
         self._ends: dict[str, RolloutEnd] = {}
@@ -53,7 +53,7 @@ class Follow:
         self._problems, self._failures, self._ends = [], [], {}
         there = [one for one in landed if not one.request and one.arrives]
         written = [one for one in there if one.written]
-        if self._given.events and self._argo.kind == "cluster":
+        if self._given.kubernetes_events and self._argo.kind == "cluster":
             self._guarded(lambda: self._events(written), "warning")
         if self._given.wait:
             self._wait_for(landed, there, written)
@@ -70,7 +70,7 @@ class Follow:
         there = [one for one in landed if one.arrives and self._follows(one)]
         left = self._late - time.monotonic()
         # the wait itself refreshes the Applications that it waits for
-        if self._given.refresh and (left < _LEAST or self._given.parents):
+        if self._given.refresh and (left < _LEAST or self._given.refresh_parents):
             self._guarded(lambda: self._refresh(there), "warning")
         recoveries = self._recoveries(there, left) if there else ()
         return Followed(tuple(self._problems), recoveries=recoveries)
@@ -127,18 +127,18 @@ class Follow:
 
     def _parents(self, landed: Sequence[Landed]) -> list[tuple[str, str]]:
         """Return the parents of the Applications that were written (app of apps), if they are to be refreshed."""
-        if not self._given.parents:
+        if not self._given.refresh_parents:
             return []
         api = self._argo.api()
         keys = dict.fromkeys((one.application.namespace, one.application.name) for one in landed)
-        parents = (parent_of(api.get_application(*key), self._settings.argocd_namespace) for key in keys)
+        parents = (parent_of(api.get_application(*key), self._settings.sources.argocd_namespace) for key in keys)
         return [one for one in parents if one is not None]
 
     def _wait_for(self, landed: Sequence[Landed], there: Sequence[Landed], written: Sequence[Landed]) -> None:
         """Wait for pull requests to be merged, and then for all rollouts."""
         requested = [one for one in landed if one.request]
         # the wait itself refreshes the Applications that it waits for
-        if self._given.refresh and (requested or self._given.parents):
+        if self._given.refresh and (requested or self._given.refresh_parents):
             self._guarded(lambda: self._refresh(written), "warning")
         merged, unmerged = self._merged(requested) if requested else ([], [])
         for error in unmerged:
@@ -156,7 +156,7 @@ class Follow:
                 self._ends[key] = RolloutEnd(key, succeeded=False, because="a pull request of it is not merged")
 
     def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
-        return Merges(self._requests(), time.monotonic() + self._given.limit, self._argo.log)(requested)
+        return Merges(self._requests(), time.monotonic() + self._given.wait_timeout, self._argo.log)(requested)
 
     def _follows(self, one: Landed) -> bool:
         """Tell whether a source of the Application is from the repository that was written."""
@@ -185,8 +185,8 @@ class Follow:
 
     def _wait(self, landed: Sequence[Landed]) -> None:
         applications = {of[0].application.key: of for of in _by_application(landed)}
-        self._late = time.monotonic() + self._given.limit
-        rows, errors = self._watched(applications, self._given.limit)
+        self._late = time.monotonic() + self._given.wait_timeout
+        rows, errors = self._watched(applications, self._given.wait_timeout)
         bad = 0
         for row in rows:
             key = row.application
@@ -198,7 +198,7 @@ class Follow:
                 self._ends[key] = RolloutEnd(key, succeeded=False, because=told(row))
                 if row.begun and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
-                elif self._given.on_failure == "rollback":
+                elif self._settings.undo.on_failure == "rollback":
                     self._problems.append(not_undone(key, "no sync of what was written has begun and failed"))
             else:
                 self._ends[key] = RolloutEnd(key, succeeded=True, because=row.because)

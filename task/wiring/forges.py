@@ -64,13 +64,15 @@ class ForgeClients:
 
     def _reached(self, repo: str) -> str:
         """Return the URL that this step uses for the repository, because pushes go there."""
-        return rewritten(repo, self._settings.git.rewrites)
+        return rewritten(repo, self._settings.transport.rewrite_url)
 
     def _open(self) -> Forges:
-        given, git = self._settings.request, self._settings.git
+        given = self._settings.forge
         forge = _forge(given.forge)
         tokens = Tokens(
-            ForgeTokenOptions(given.token_file, given.username, forge, git.access.credentials_urls),
+            ForgeTokenOptions(
+                given.forge_token_file, given.forge_username, forge, self._settings.access.git_credentials_url
+            ),
             self._environ,
             self._logins,
         )
@@ -78,7 +80,7 @@ class ForgeClients:
         found = Forges(
             known,
             tokens,
-            git.access.ca_file,
+            self._settings.access.ca_file,
             log=lambda line: self._log("debug", line),
             warn=lambda sentence: self._log("warning", sentence),
         )

@@ -20,7 +20,7 @@ from task.model import Subscription
 from task.once import once
 from task.output.log import Log
 from task.process_bounds import SPARE, Bounds
-from task.settings import AccessSettings, GitSettings, Settings
+from task.settings import AccessOptions, CommitOptions, Settings
 from task.urls import without_login
 
 # Secrets are never arguments, so these have variables beside the options.
@@ -38,7 +38,7 @@ class GitClients:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
         self._settings, self._environ, self._log, self._opened = settings, environ, log, opened
-        self.access = access_given(settings.git.access, environ)
+        self.access = access_given(settings.access, environ)
         self.git: Gits = once(lambda: self._open(self.access))
         # by repository and the cluster's secret for it
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
@@ -46,17 +46,17 @@ class GitClients:
         self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
-        given, verify = self._settings.git, self._settings.verify
-        named = self._settings.registry.env  # these variables have registry logins, for `pull-secret`
+        given, reached = self._settings.git, self._settings.transport
+        named = self._settings.registry.allow_env  # these variables have registry logins, for `pull-secret`
         client = Git(
             {name: value for name, value in self._environ.items() if name not in named},
-            protocols=given.protocols,
-            rewrites=given.rewrites,
+            protocols=frozenset(reached.allow_protocol),
+            rewrites=reached.rewrite_url,
             access=access,
-            configured=given.access.configured,
-            stall=given.stall,
+            configured=reached.git_config,
+            stall=given.stall_timeout,
             patience=min(20.0, given.deadline),
-            bounds=Bounds(seconds=given.deadline + verify.timeout + SPARE),
+            bounds=Bounds(seconds=given.deadline + self._settings.verify.verify_timeout + SPARE),
             log=lambda sentence: _of_git(sentence, self._log),
         )
         self._opened.callback(client.close)
@@ -77,9 +77,9 @@ class GitClients:
         def repository(repo: str, sub: Subscription | None = None) -> BareRepository:
             git = self.client(repo, sub, from_cluster)
             if api:
-                cache = self._settings.git.cache_dir
+                cache = self._settings.git.git_cache_dir
                 return CommittedByApi(git, repo, lambda: api(repo), cache, lambda: check(repo))
-            return BareRepository(git, repo, signer(), self._settings.git.cache_dir)
+            return BareRepository(git, repo, signer(), self._settings.git.git_cache_dir)
 
         return repository
 
@@ -124,13 +124,13 @@ class GitClients:
             return False
         plan, url = self.access.plan, self._reached(repo).lower()
         if not url.startswith(("https://", "http://")):
-            given = self._settings.git.access  # if only known hosts are given, the keys are the user's own
+            given = self._settings.access  # if only known hosts are given, the keys are the user's own
             asked = given.ssh_key_file or given.ssh_directory or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
             return bool(asked and plan.ssh and plan.ssh.keys)
         return _within(url, plan)
 
     def _reached(self, repo: str) -> str:
-        return without_login(rewritten(repo, self._settings.git.rewrites))
+        return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _with_given(self, plan: Plan) -> Access:
         """Return a secret's login, together with the given authorities and known hosts."""
@@ -184,14 +184,14 @@ def _of_git(sentence: str, log: Log) -> None:
     log("warning" if warning else "debug", sentence.replace("warning: ", "", 1))
 
 
-def access_given(given: AccessSettings, environ: Mapping[str, str]) -> Access | None:
+def access_given(given: AccessOptions, environ: Mapping[str, str]) -> Access | None:
     """Return the access that the options and variables give, or None if they give none."""
-    if replace(given, configured=True) == AccessSettings() and not any(environ.get(name) for name in SECRETS):
+    if given == AccessOptions() and not any(environ.get(name) for name in SECRETS):
         return None
     return access_of(given, environ)
 
 
-def signers(given: GitSettings, git: Callable[[], Git], opened: ExitStack) -> Callable[[], Signer | None]:
+def signers(given: CommitOptions, git: Callable[[], Git], opened: ExitStack) -> Callable[[], Signer | None]:
     """Return a function that makes the signer, or None without a key. Raises `UsageError` for an invalid key."""
     if not given.signing_key:
         return lambda: None

@@ -40,15 +40,22 @@ def registry_of(
             return cluster().of_registry(namespace, name)
 
     logins = Logins(
-        environ, _given(settings, environ), Allowed(given.env, given.execute, settings.argocd_namespace), secret
+        environ,
+        _given(settings, environ),
+        Allowed(given.allow_env, given.allow_exec, settings.sources.argocd_namespace),
+        secret,
     )
-    conf = read_registries_conf(given.conf) if given.conf else ()
-    authorities = _text(settings.git.access.ca_file, "--ca-file") if settings.git.access.ca_file else ""
+    conf = read_registries_conf(given.registries_conf) if given.registries_conf else ()
+    authorities = _text(settings.access.ca_file, "--ca-file") if settings.access.ca_file else ""
     hurried = replace(LIMITS, connect=5.0, silence=15.0, tries=2)
-    limits = hurried if settings.check == "auto" and settings.command != "scan" else replace(hurried, tries=3)
+    limits = (
+        hurried
+        if settings.decide.registry_check == "auto" and settings.command != "scan"
+        else replace(hurried, tries=3)
+    )
     found = Registry(
         logins,
-        Ways(entries=conf, ca=authorities, cache_dir=given.cache_dir, limits=limits),
+        Ways(entries=conf, ca=authorities, cache_dir=given.registry_cache_dir, limits=limits),
         lambda line: log("debug", line),
     )
     opened.callback(found.close)
@@ -59,14 +66,14 @@ def signatures_of(settings: Settings, registry: Registry, log: Log) -> Signature
     """Return a check of signatures, as the settings require. Raises `UsageError` for text that is not a key."""
     given = settings.verify
     check: Check
-    if given.keys:
+    if given.verify:
         # Imported late: cryptography costs every pod 40 ms of processor time, and few runs verify signatures with keys.
         from task.registry.public_keys import keys_of_file  # noqa: PLC0415
 
-        check = keys_of_file(given.keys)
+        check = keys_of_file(given.verify)
     else:
-        check = Keyless(given.identity, given.issuer, lambda line: log("debug", line))
-    return Signatures(registry, check, given.timeout, lambda line: log("info", line))
+        check = Keyless(given.verify_identity, given.verify_issuer, lambda line: log("debug", line))
+    return Signatures(registry, check, given.verify_timeout, lambda line: log("info", line))
 
 
 class KeysOfResources:
@@ -131,15 +138,15 @@ class KeysOfResources:
 def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptions | None:
     """Return the login from options, with the registries that it is for."""
     given = settings.registry
-    login = password_of(given.username, given.password_file, environ)
+    login = password_of(given.registry_username, given.registry_password_file, environ)
     if login is None:
         return None
-    if not given.scopes:  # the owner of an Application chooses the registry
+    if not given.registry_credentials_for:  # the owner of an Application chooses the registry
         raise UsageError(
             "a registry's password is given, but not for which registry",
             hint="name it: name it: --registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
-    return RegistryLoginOptions(login, given.scopes)
+    return RegistryLoginOptions(login, given.registry_credentials_for)
 
 
 def _text(path: str, option: str) -> str:

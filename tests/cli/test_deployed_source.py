@@ -7,34 +7,37 @@ import pytest
 from task.cli.update import job_of
 from task.errors import UsageError
 from task.pipeline.job import DeployedSource
-from task.settings import ArgoSettings, BuildSettings, RequestSettings, Settings
+from task.settings import DeploymentOptions, EventOptions, OriginOptions, RolloutOptions, Settings
 
 COMMIT, OTHER = "c" * 40, "d" * 40
 PAGE = "https://gitlab.example.com/acme/web"
 GITLAB = {"CI_COMMIT_SHA": COMMIT, "CI_PROJECT_URL": PAGE, "CI_COMMIT_REF_NAME": "main"}
 ACTIONS = {"GITHUB_SHA": COMMIT, "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme/web"}
 TAG = {"CI_COMMIT_REF_NAME": "v1", "CI_COMMIT_TAG": "v1"}
-ROWS: list[tuple[Mapping[str, str], BuildSettings, DeployedSource]] = [
-    (GITLAB, BuildSettings(), DeployedSource(PAGE, COMMIT, "main")),
-    (GITLAB | TAG, BuildSettings(), DeployedSource(PAGE, COMMIT, "v1", is_tag=True)),
-    (GITLAB, BuildSettings(commit=OTHER), DeployedSource(PAGE, OTHER)),  # another one than the job's
-    (ACTIONS, BuildSettings(), DeployedSource("https://github.com/acme/web", COMMIT)),
-    ({}, BuildSettings(commit=OTHER, repository=f"{PAGE}.git"), DeployedSource(PAGE, OTHER)),
+ROWS: list[tuple[Mapping[str, str], str, str, DeployedSource]] = [
+    (GITLAB, "", "", DeployedSource(PAGE, COMMIT, "main")),
+    (GITLAB | TAG, "", "", DeployedSource(PAGE, COMMIT, "v1", is_tag=True)),
+    (GITLAB, OTHER, "", DeployedSource(PAGE, OTHER)),  # another one than the job's
+    (ACTIONS, "", "", DeployedSource("https://github.com/acme/web", COMMIT)),
+    ({}, OTHER, f"{PAGE}.git", DeployedSource(PAGE, OTHER)),
 ]
 
 
-def deployed(environ: Mapping[str, str], build: BuildSettings = BuildSettings(), **more: bool) -> DeployedSource | None:
-    request = RequestSettings(deployments=True)
-    return job_of(Settings("run", request=request, build=build, **more), (), environ).deployed  # type: ignore[arg-type]
+def deployed(
+    environ: Mapping[str, str], commit: str = "", repository: str = "", command: str = "run"
+) -> DeployedSource | None:
+    built, origin = EventOptions(source_commit=commit), OriginOptions(repository)
+    settings = Settings(command, built, origin, deployments=DeploymentOptions(deployments=True))
+    return job_of(settings, (), environ).deployed
 
 
-@pytest.mark.parametrize(("environ", "build", "expected"), ROWS)
-def test_what_was_built(environ: Mapping[str, str], build: BuildSettings, expected: DeployedSource) -> None:
-    assert deployed(environ, build) == expected
+@pytest.mark.parametrize(("environ", "commit", "repository", "expected"), ROWS)
+def test_what_was_built(environ: Mapping[str, str], commit: str, repository: str, expected: DeployedSource) -> None:
+    assert deployed(environ, commit, repository) == expected
 
 
 def test_a_run_that_waits_finds_out_how_it_ends() -> None:
-    settings = Settings("run", request=RequestSettings(deployments=True), argo=ArgoSettings(wait=True))
+    settings = Settings("run", deployments=DeploymentOptions(deployments=True), rollout=RolloutOptions(wait=True))
     found = job_of(settings, (), GITLAB).deployed
     assert found is not None
     assert found.waits
@@ -52,4 +55,4 @@ def test_what_is_not_known(missing: str, option: str) -> None:
 
 
 def test_a_plan_shows_no_deployment() -> None:
-    assert deployed({}, dry=True) is None
+    assert deployed({}, command="plan") is None

@@ -10,11 +10,12 @@ from fakes.argocd_states import NEW, OLD, REPO, application, at, operated
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
 from task.argocd.rollouts import Row
-from task.cli.wait import WaitSettings, key_of, wait_for
+from task.cli.wait import key_of, wait_for
 from task.errors import Exit, RolloutError, SourceAccessError, SourceDownError, TaskError, UsageError
 from task.http import Limits
 from task.output.log import Log
 from task.secret import Secret
+from task.settings import WaitOptions
 from task.wiring.waiting import accepts, rollout_error
 
 APP = application()
@@ -31,8 +32,10 @@ def server() -> Iterator[ArgoCDServer]:
 
 def waited(server: ArgoCDServer, *names: str, revision: str = NEW, repository: str = "", limit: float = 5) -> int:
     connection = Connection(server.address, Secret("good-token"), plaintext=True)
-    settings = WaitSettings(names or ("web",), revision, repository, limit)
-    return wait_for(settings, lambda: ArgoCDApi(connection, {}, limits=Limits(tries=1)), {}, Log(stream=StringIO()))
+    settings = WaitOptions(names or ("web",), revision, repository, limit)
+    return wait_for(
+        settings, "argocd", lambda: ArgoCDApi(connection, {}, limits=Limits(tries=1)), {}, Log(stream=StringIO())
+    )
 
 
 def test_success_is_0_and_a_line(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +113,7 @@ def test_usage(names: tuple[str, ...], revision: str, message: str) -> None:
         raise TaskError("nothing is asked")
 
     with pytest.raises(UsageError, match=message):
-        wait_for(WaitSettings(names, revision), api, {}, Log(stream=StringIO()))
+        wait_for(WaitOptions(names, revision), "argocd", api, {}, Log(stream=StringIO()))
 
 
 NAMES = [("web", ("argocd", "web")), ("team/web", ("team", "web")), (" web ", ("argocd", "web"))]

@@ -19,7 +19,7 @@ from task.git import github_app
 from task.git.credentials import access_of
 from task.git.github_app import App, Way, signed, token
 from task.secret import Secret
-from task.settings import AccessSettings
+from task.settings import AccessOptions
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_the_token_is_fetched_once_and_goes_to_its_own_server(key: Path, github:
         "TMPDIR": str(tmp_path),
         **{name: os.environ[name] for name in ("PATH",)},
     }
-    access = access_of(AccessSettings(app_id="12", app_installation="34"), environ)
+    access = access_of(AccessOptions(github_app_id="12", github_app_installation_id="34"), environ)
     assert access.logins("https://git.example.com/x.git", helped=False) == ()
     assert github.asked == []
     logins = [access.logins("https://github.example.com/a/b.git", helped=False) for _ in range(2)][1]

@@ -10,14 +10,14 @@ from task.git.access import Access
 from task.git.command import Git
 from task.git.credentials import access_of
 from task.git.failed import GitFailed
-from task.settings import AccessSettings
+from task.settings import AccessOptions
 
 TOKEN = {"IMAGE_UPDATE_GIT_TOKEN": "t0ken"}
 GITHUB, GITLAB = {"GITHUB_SERVER_URL": "https://github.com"}, {"CI_SERVER_URL": "https://gitlab.example.com"}
 
 
 def access(environ: dict[str, str] | None = None, **given: str | tuple[str, ...] | bool) -> Access:
-    return access_of(AccessSettings(**given), environ or {})  # type: ignore[arg-type]
+    return access_of(AccessOptions(**given), environ or {})  # type: ignore[arg-type]
 
 
 def shown(made: Access, *, helped: bool = False) -> list[tuple[str, str, str]]:
@@ -53,7 +53,7 @@ def filled(made: Access, url: str, home: Path, *, configured: bool = True) -> st
 def test_logins_and_their_scope(
     environ: dict[str, str], urls: tuple[str, ...], expected: list[tuple[str, str, str]]
 ) -> None:
-    assert shown(access(environ, credentials_urls=urls)) == expected
+    assert shown(access(environ, git_credentials_url=urls)) == expected
 
 
 def test_the_workflows_token_is_not_used_beside_the_users_own_helper() -> None:
@@ -79,7 +79,7 @@ def test_the_workflows_token_is_not_used_beside_the_users_own_helper() -> None:
     ],
 )
 def test_which_urls_get_it(tmp_path: Path, scope: str, url: str, sent: bool) -> None:
-    assert filled(access(TOKEN, credentials_urls=(scope,)), url, tmp_path) == ("t0ken" if sent else "")
+    assert filled(access(TOKEN, git_credentials_url=(scope,)), url, tmp_path) == ("t0ken" if sent else "")
 
 
 def test_git_compares_after_rewriting(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_git_compares_after_rewriting(tmp_path: Path) -> None:
 
 def test_ours_stands_in_for_the_users_helper(tmp_path: Path) -> None:
     (tmp_path / ".gitconfig").write_text('[credential]\n\thelper = "!printf \\"password=theirs\\\\n\\" #"\n')
-    made = access(TOKEN, credentials_urls=("https://git.example.com",))
+    made = access(TOKEN, git_credentials_url=("https://git.example.com",))
     assert filled(made, "https://u@git.example.com/x", tmp_path) == "t0ken"
     assert filled(made, "https://u@other.example.com/x", tmp_path) == "theirs"
     assert filled(made, "https://u@other.example.com/x", tmp_path, configured=False) == ""
@@ -106,7 +106,7 @@ def test_the_stored_lines_each_for_its_own_url(tmp_path: Path) -> None:
 
 
 def test_secrets_do_not_show() -> None:
-    made = access(TOKEN, credentials_urls=("https://git.example.com",))
+    made = access(TOKEN, git_credentials_url=("https://git.example.com",))
     assert "t0ken" not in repr(made.plan) + repr(made.logins(helped=False))
 
 
@@ -129,24 +129,28 @@ def test_a_configuration_that_git_cannot_read_says_the_way_out(tmp_path: Path) -
     [
         (TOKEN, {}, "--git-credentials-url"),
         (TOKEN | {"GITHUB_SERVER_URL": "ftp://x"}, {}, "--git-credentials-url"),
-        ({"IMAGE_UPDATE_GIT_PASSWORD": "p"}, {"username": "ci"}, "--git-credentials-url"),
-        ({}, {"username": "ci"}, "--git-password-file"),
+        ({"IMAGE_UPDATE_GIT_PASSWORD": "p"}, {"git_username": "ci"}, "--git-credentials-url"),
+        ({}, {"git_username": "ci"}, "--git-password-file"),
         (TOKEN | {"IMAGE_UPDATE_GIT_PASSWORD": "p"} | GITHUB, {}, "both"),
-        (TOKEN, {"credentials_urls": ("git@git.example.com:",)}, "https://host/"),
-        (TOKEN, {"credentials_urls": ("https://u:p@git.example.com",)}, "https://host/"),
-        (TOKEN, {"credentials_urls": ("https://*.example.com",)}, "https://host/"),
-        (TOKEN, {"credentials_urls": ("git.example.com",)}, "https://host/"),
+        (TOKEN, {"git_credentials_url": ("git@git.example.com:",)}, "https://host/"),
+        (TOKEN, {"git_credentials_url": ("https://u:p@git.example.com",)}, "https://host/"),
+        (TOKEN, {"git_credentials_url": ("https://*.example.com",)}, "https://host/"),
+        (TOKEN, {"git_credentials_url": ("git.example.com",)}, "https://host/"),
         ({"IMAGE_UPDATE_GIT_TOKEN": "a\nb"} | GITHUB, {}, "several lines"),
-        ({}, {"password_file": "/nonexistent"}, "/nonexistent"),
+        ({}, {"git_password_file": "/nonexistent"}, "/nonexistent"),
         ({}, {"basic_auth_directory": "/nonexistent"}, "/nonexistent"),
         ({}, {"ssh_directory": "/nonexistent"}, "/nonexistent"),
         ({}, {"ssh_key_file": "/nonexistent"}, "/nonexistent"),
         ({}, {"ssh_key_file": __file__}, "not a private key"),
         ({}, {"ca_file": "/nonexistent"}, "/nonexistent"),
         ({}, {"ca_file": "/etc/passwd"}, "no certificate"),
-        ({}, {"ssh_host_keys": ("ssh-ed25519 AAAA",)}, "ssh-keyscan"),
-        ({}, {"app_id": "1"}, "--github-app-installation-id"),
-        ({"IMAGE_UPDATE_GITHUB_APP_KEY": "-----BEGIN k"}, {"app_id": "1", "app_installation": "x"}, "not a number"),
+        ({}, {"ssh_host_key": ("ssh-ed25519 AAAA",)}, "ssh-keyscan"),
+        ({}, {"github_app_id": "1"}, "--github-app-installation-id"),
+        (
+            {"IMAGE_UPDATE_GITHUB_APP_KEY": "-----BEGIN k"},
+            {"github_app_id": "1", "github_app_installation_id": "x"},
+            "not a number",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_said_at_once(

@@ -1,0 +1,187 @@
+"""What an option of the command line is, and how its value is read.
+
+The options themselves are the fields of the records in `task/settings.py`, each once. `task/cli/command.py` makes
+Typer's options of them. The functions below are called with what was given, and hold what the reference promises
+beyond Typer:
+
+- White space around a value is no part of it, and a blank value counts as not given.
+- A variable that holds several values has them on lines of their own. Typer would split it at every blank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from task.errors import UsageError
+from task.secret import Secret
+from task.text import is_address, is_name
+
+ENV_PREFIX = "IMAGE_UPDATE_"
+RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # prefix of the lines in a dotenv file that one job passes to the next
+# Placeholders that Tekton, Argo Workflows, GitHub Actions and GitLab leave as they are if a name in them is unknown.
+PLACEHOLDER = re.compile(
+    r"\$\((?:tasks|params|context|workspaces|steps|results)\.[^()]*\)|\$?\{\{[^{}]*\}\}|\$\[\[[^\[\]]*\]\]"
+)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What one call gives for one option: its texts, and where they come from."""
+
+    name: str  # as an error calls it: --image
+    texts: tuple[str, ...]
+    source: Literal["default", "variable", "command line"]
+    metavar: str
+    default: Any
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the command line has the option, or a variable that is not blank."""
+        return self.source == "command line" or (self.source == "variable" and bool("".join(self.texts).strip()))
+
+    def wrong(self, value: str, what: str, hint: str) -> UsageError:
+        """Return the error for a bad value. `what` says what the value is not."""
+        return UsageError(f"{self.name}: {value!r} is not {what}", hint=hint)
+
+    def filled_in(self, text: str) -> str:
+        """Return the text. Raises an error if it still has a placeholder of the CI system."""
+        if found := PLACEHOLDER.search(text):
+            raise UsageError(
+                f"{self.name}: the pipeline did not replace {found.group()[:200]}",
+                hint="check the names in it, and that the step which makes the value runs before this one",
+            )
+        return text
+
+
+def one_text(given: Given) -> str:
+    """Return a text without the white space around it."""
+    text = given.filled_in("".join(given.texts).strip())
+    return text or str(given.default)
+
+
+def secret(given: Given) -> Secret:
+    """Return a text that may be a key itself."""
+    return Secret(one_text(given))
+
+
+def prefix(given: Given) -> str:
+    """Return the prefix of annotations, which ends with one slash."""
+    return one_text(given).rstrip("/") + "/"
+
+
+def one_of(given: Given) -> str:
+    """Return one of the words in the option's metavar."""
+    text, choices = one_text(given), given.metavar.split("|")
+    if text not in choices and text != given.default:
+        raise given.wrong(text, "one of its values", f"choose from {', '.join(choices)}")
+    return text
+
+
+def seconds(given: Given) -> float:
+    """Return a number of seconds, up to eleven days."""
+    text = one_text(given)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e6:  # this comparison also refuses inf and nan
+        raise given.wrong(text, "a number of seconds", "write a number, such as 120")
+    return number
+
+
+def count(given: Given) -> int:
+    """Return a whole number up to 50."""
+    text = one_text(given)
+    if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50):
+        raise given.wrong(text, "a whole number from 0 to 50", "write a number, such as 5")
+    return int(text)
+
+
+def commit_id(given: Given) -> str:
+    """Return a full or abbreviated commit id, because later steps cannot look up anything else."""
+    text = one_text(given).lower()
+    if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):  # as git prints them
+        raise given.wrong(text, "the id of a commit", "write its 40 hexadecimal digits, as git rev-parse prints them")
+    return text
+
+
+def author_name(given: Given) -> str:
+    """Return a name that git accepts; "" if none is given, since the repository's config may have one."""
+    text = one_text(given) if given.is_given and "".join(given.texts).strip() else ""
+    if text and not is_name(text):
+        hint = "leave out < > and control characters; --git-author-email takes the address"
+        raise given.wrong(text, "a name that Git takes", hint)
+    return text
+
+
+def author_email(given: Given) -> str:
+    """Return an e-mail address; "" if none is given, since the repository's config may have one."""
+    text = one_text(given) if given.is_given and "".join(given.texts).strip() else ""
+    if text and not is_address(text):
+        raise given.wrong(text, "an e-mail address", "write the address alone, such as bot@example.com")
+    return text
+
+
+def every_text(given: Given) -> tuple[str, ...]:
+    """Return the values unchanged. The variable is one value, which the option's reader splits itself."""
+    return tuple(given.filled_in(text) for one in given.texts if (text := one.strip()))
+
+
+def every_line(given: Given) -> tuple[str, ...]:
+    """Split the variable into its lines, one value each. Values of the option stay as they are."""
+    texts = every_text(given)
+    if given.source != "variable":
+        return texts
+    return tuple(line for text in texts for one in text.splitlines() if (line := one.strip()))
+
+
+def every_word(given: Given) -> tuple[str, ...]:
+    """Split all values into words, at white space and commas, both in options and in the variable."""
+    return tuple(word for text in every_text(given) for word in text.replace(",", " ").split())
+
+
+def every_choice(given: Given) -> tuple[str, ...]:
+    """Return the words, which must be in the option's metavar and are separated by commas."""
+    words, choices = every_word(given), given.metavar.split(",")
+    for word in words:
+        if word not in choices:
+            raise given.wrong(word, "one of its values", f"choose from {', '.join(choices)}")
+    return words
+
+
+def every_pair(given: Given) -> tuple[tuple[str, str], ...]:
+    """Parse `KEY=VALUE` lines."""
+    found = []
+    for text in every_line(given):
+        key, equals, value = text.partition("=")
+        if not (key.strip() and equals and value.strip()):
+            raise given.wrong(text, f"of the form {given.metavar}", f"write {given.metavar}")
+        found.append((key.strip(), value.strip()))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Option:
+    """How the command line shows and reads one field of a record.
+
+    The option and its variable have the name of the field: `git_username` is --git-username and
+    IMAGE_UPDATE_GIT_USERNAME. A field whose type is a bool is a pair of flags: --wait/--no-wait.
+    """
+
+    group: str  # the heading above it in the help
+    help: str
+    metavar: str = ""
+    read: Callable[[Given], Any] = one_text  # not called for flags
+    flag: str = ""  # the option's name if it is not the field's
+    argument: bool = False  # whether it comes without a name
+    shown: str = ""  # the default that the help shows, if the field's default only says that nothing is given
+    common: bool = False  # whether --help shows it, and not only --help-all
+    required: bool = False
+
+
+def variable_of(flag: str) -> str:
+    """Return the name of an option's variable."""
+    return ENV_PREFIX + flag.removeprefix("--").upper().replace("-", "_")
