@@ -19,7 +19,7 @@ from task.output.log import Log
 from task.pipeline.run import run
 from task.policy.tag_filter import allowed
 from task.settings import EventOptions, Settings, SourceOptions
-from task.wiring import world_of
+from task.wiring.world import world_of
 
 APPLICATIONS, IMAGES = 10_000, 5
 EVENT = "ghcr.io/acme/shop/part-3:2.0.0"  # the constraints refuse it, so everything is decided, and Git is not asked

@@ -14,7 +14,7 @@ from task.cli.update import job_of
 from task.output.log import Log
 from task.pipeline.run import run
 from task.settings import EventOptions, Settings, SourceOptions, TransportOptions
-from task.wiring import world_of
+from task.wiring.world import world_of
 
 SETS, EACH = 20, 100
 EVENT = "ghcr.io/acme/web:2.0.0"  # the constraint refuses it, so everything is read and decided, and nothing is written

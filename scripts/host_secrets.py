@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.typer_options import all_options, name_of
-from task.wiring import SECRETS
+from task.settings import SECRETS
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK, TEMPLATE, ACTION = (

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from fake_world import FakeWorld
 from runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import PREFIX
@@ -29,7 +30,6 @@ from task.model import (
 )
 from task.pipeline.discover import Scope
 from task.pipeline.job import Followed, Intent, Job, Landed, Terms, Wording
-from task.pipeline.ports import World
 from task.pipeline.run import run
 
 URL = "https://git.example/gitops.git"
@@ -150,7 +150,7 @@ class Story:
 
     def run(self, job: Job) -> Report:
         """Do a whole run. There are no other repositories."""
-        world = World(
+        world = FakeWorld(
             applications=lambda: [Found(one, "applications.json:1") for one in (self.app, *self.others)],
             locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,

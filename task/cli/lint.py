@@ -22,8 +22,8 @@ from task.pipeline.discover import Discovered, FoundManifest, Scope, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import READING, LintOptions, NameOptions, Settings
 from task.text import counted, exact_json, printable, without_logins
-from task.wiring import world_of
 from task.wiring.application_sources import sources
+from task.wiring.world import world_of
 
 SCHEMA = "image-update/lint/v1"
 NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file

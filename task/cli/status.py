@@ -17,9 +17,18 @@ from task.output.status_text import plain, table
 from task.output.stdout import say
 from task.pipeline.status import Look
 from task.pipeline.status import status as look_at
-from task.settings import DECIDING, EventOptions, NameOptions, OriginOptions, RulesOptions, Settings, StatusOptions
-from task.wiring import SECRETS, world_of
-from task.wiring.application_sources import FORGE_TOKENS
+from task.settings import (
+    DECIDING,
+    FORGE_TOKENS,
+    SECRETS,
+    EventOptions,
+    NameOptions,
+    OriginOptions,
+    RulesOptions,
+    Settings,
+    StatusOptions,
+)
+from task.wiring.world import world_of
 
 COMMAND_CLASS = HtmlCommand  # Typer creates the command with this class
 

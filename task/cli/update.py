@@ -31,18 +31,17 @@ from task.model import Hold, Image, Person, Problem, Report
 from task.option import variable_of
 from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
-from task.output.outcome import first_of
+from task.output.outcome import BY_HAND, first_of
 from task.pipeline.discover import Scope
 from task.pipeline.find import find
 from task.pipeline.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
-from task.settings import EventOptions, RequestOptions, Settings
+from task.settings import SECRETS, EventOptions, RequestOptions, Settings
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
 from task.text import and_more
 from task.urls import without_login
-from task.wiring import SECRETS, world_of
+from task.wiring.world import world_of
 
-BY_HAND = ("hold", "release", "rollback")
 FEW = 5  # how many Applications have a line each for the same problem, and how many a common line names
 
 

@@ -99,7 +99,7 @@ class ShownDeployments:
 
     def _tried(self, work: Callable[[Deployments], object]) -> bool:
         """Do the work, and tell whether it succeeded. A refusal of one deployment does not stop the others."""
-        if self._over or self._world.deployments is None:
+        if self._over:
             return False
         try:
             self._forge = self._forge or self._world.deployments(self._source.repository)

@@ -90,13 +90,14 @@ def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
             "write-back-method argocd leaves nothing in Git to hold or roll back",
             hint="use write-back-method: git, or argocd app rollback",
         )
-    if world.live is None:
+    live = world.live()
+    if live is None:
         raise SourceError(
             "write-back-method argocd patches the live Application, and these Applications come from files",
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
     contention = Contention(f"changing {ask.subscription.application.key}", job.deadline, world)
-    return _patched(ask, number, world.live(), contention, job, world)
+    return _patched(ask, number, live, contention, job, world)
 
 
 def _patched(ask: Ask, number: int, api: LiveApplications, contention: Contention, job: Job, world: World) -> _Result:

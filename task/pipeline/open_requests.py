@@ -19,7 +19,7 @@ MOST = 50  # head branches of one repository that are looked up at the forge
 def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return the rows with the newest open request for their images, and why requests could not be read."""
     repo = batch.asks[0].subscription.repo
-    if world.forge is None or not rows:
+    if not rows:
         return rows, ()
     try:
         forge = world.forge(repo)

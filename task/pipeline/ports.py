@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from task.pipeline.job import Followed
-
 if TYPE_CHECKING:
+    from task.errors import TaskError
     from task.model import (
         Answer,
         Application,
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
         Subscription,
     )
     from task.pipeline.ask import Ask
-    from task.pipeline.discover import FoundManifest, Locate
-    from task.pipeline.job import Landed
+    from task.pipeline.discover import FoundManifest
+    from task.pipeline.job import Followed, Landed
     from task.pipeline.verify import Signatures
 
 
@@ -123,42 +122,104 @@ class LiveApplications(Protocol):
         """
 
 
-@dataclass(frozen=True)
 class World:
-    """Everything outside that the pipeline uses."""
+    """Everything outside that the pipeline uses. What a kind of world does not have fails at once."""
 
-    applications: Callable[[], Iterable[FoundManifest]]
-    locate: Locate
-    repository: Callable[[str, Subscription | None], Repository]  # by the URL, and a subscription that writes to it
-    now: Callable[[], float]  # seconds, monotonic
-    sleep: Callable[[float], None]
-    jitter: Callable[[], float]  # 0 to 1, at random: keeps many writers from trying in step
-    log: Callable[[str, str], None]  # takes a level and a sentence
-    # begins to fetch a branch ("" is the default one) of the repository that `repository` is asked for next
-    expect: Callable[[str, Subscription, str], None] = lambda _repo, _subscription, _branch: None
-    # (repository, new commit, old commit) → "newer", "older", or any other word if the order is unknown
-    ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
-    registry: Callable[[Collection[Question]], Mapping[Question, Answer]] = lambda _questions: {}
     signatures: Signatures | None = None  # as the command line requires them; None if it requires none
-    by_keys: Signatures | None = None  # as an Application's ImageUpdater requires them
-    forge: Callable[[str], Forge] | None = None  # by a repository's URL
-    # raises the error of `forge` for a repository on no host, without a connection; for `plan`
-    check_forge: Callable[[str], None] = lambda _repo: None
-    # the forge's kind, and the URL of a page
-    compare: Callable[[str, str, str], tuple[str, str]] = lambda _repo, _base, _head: ("", "")
-    comments: Callable[[str], Comments] | None = None  # by a repository's URL
-    deployments: Callable[[str], Deployments] | None = None  # by a repository's URL
-    # the Application's page in Argo CD's UI; "" if unknown
-    page: Callable[[Application], str] = lambda _application: ""
-    live: Callable[[], LiveApplications] | None = None  # only if Applications come from the cluster or Argo CD
-    follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # refreshes Argo CD, and waits
-    # the same after a rollback, within the time that `follow` has left
-    follow_back: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
-    # metadata of annotated Applications that `applications` left out, because of their images or the narrowing options
-    passed_over: Callable[[], Sequence[Application]] = lambda: ()
-    # identifies the login for an Application; updates may share a commit if the texts are equal
-    login: Callable[[Subscription], str] = lambda _subscription: ""
-    close: Callable[[], None] = lambda: None  # removes what was opened for the run
+
+    def applications(self) -> Iterable[FoundManifest]:
+        """Yield the manifests of the Applications in question."""
+        raise NotImplementedError
+
+    def passed_over(self) -> Sequence[Application]:
+        """Return the metadata of annotated Applications that `applications` left out.
+
+        They were left out because of their images or the narrowing options.
+        """
+        raise NotImplementedError
+
+    def locate(self, origin: str) -> tuple[str, str, str] | None:
+        """Return (repository, branch, path) of a file in a Git work tree, from the origin of a manifest, or None."""
+        raise NotImplementedError
+
+    def repository(self, repo: str, subscription: Subscription | None) -> Repository:
+        """Return the repository of a URL, with the login for a subscription that writes to it."""
+        raise NotImplementedError
+
+    def expect(self, repo: str, subscription: Subscription, branch: str) -> None:
+        """Begin to fetch a branch ("" is the default one) of the repository that `repository` is asked for next."""
+
+    def login(self, subscription: Subscription) -> str:
+        """Return a text that identifies the login. Updates may share a commit if the texts are equal."""
+        raise NotImplementedError
+
+    def now(self) -> float:
+        """Return seconds of a clock that never goes back."""
+        raise NotImplementedError
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, or until a signal arrives."""
+        raise NotImplementedError
+
+    def jitter(self) -> float:
+        """Return a number from 0 to 1, at random: it keeps many writers from trying in step."""
+        raise NotImplementedError
+
+    def log(self, level: str, sentence: str) -> None:
+        """Log a sentence."""
+        raise NotImplementedError
+
+    def ancestry(self, repository: str, new: str, old: str) -> str:
+        """Return how a source commit relates to an old one: "newer", "older", or another word if it is unknown."""
+        raise NotImplementedError
+
+    def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        """Return what the registries say about images."""
+        raise NotImplementedError
+
+    def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
+        """Return why signatures do not fit, as each Application's ImageUpdater requires them; "" if they do."""
+        raise NotImplementedError
+
+    def forge(self, repo: str) -> Forge:
+        """Return the pull requests of a repository."""
+        raise NotImplementedError
+
+    def check_forge(self, repo: str) -> None:
+        """Raise the error of `forge` for a repository on no host, without a connection; for `plan`."""
+        raise NotImplementedError
+
+    def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
+        """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
+        raise NotImplementedError
+
+    def comments(self, repo: str) -> Comments:
+        """Return the comments on the pull requests of a repository."""
+        raise NotImplementedError
+
+    def deployments(self, repo: str) -> Deployments:
+        """Return the deployments that a repository shows."""
+        raise NotImplementedError
+
+    def page(self, application: Application) -> str:
+        """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
+        raise NotImplementedError
+
+    def live(self) -> LiveApplications | None:
+        """Return the live Applications, or None if Applications come neither from a cluster nor from Argo CD."""
+        raise NotImplementedError
+
+    def follow(self, landed: Sequence[Landed]) -> Followed:
+        """Refresh Argo CD, and wait for the rollouts."""
+        raise NotImplementedError
+
+    def follow_back(self, landed: Sequence[Landed]) -> Followed:
+        """Do the same after a rollback, within the time that `follow` has left."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Remove what was opened for the run."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

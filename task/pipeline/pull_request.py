@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from task.errors import SourceError, TaskError
+from task.errors import TaskError
 from task.forges.proposal import (
     Content,
     Links,
@@ -57,8 +57,6 @@ def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str
             if job.dry:
                 world.check_forge(one.subscription.repo)
                 continue
-            if world.forge is None:
-                raise SourceError("no pull request can be opened here", hint="leave out pull-request")
             forge = world.forge(one.subscription.repo)
         except TaskError as error:
             broken[one.head] = error

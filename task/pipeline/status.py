@@ -146,13 +146,14 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
     would: Verdict | None = None
     if job.images:
         would = patch([ask], job, world).decisions[0].verdict
-    if world.live is None:
+    live = world.live()
+    if live is None:
         because = "what the live Application says is not known: these Applications come from files"
         hint = "use --applications cluster or argocd"
         key = ask.subscription.application.key
         return _Rows((replace(row, would=would),), (Problem(key, "source", because, hint, "warning"),))
     try:
-        _manifest, _version, said = said_live(ask.subscription, world.live())
+        _manifest, _version, said = said_live(ask.subscription, live)
     except TaskError as error:
         return _Rows((replace(row, would=would),), (unread(ask.subscription, error),))
     return _Rows((replace(row, read=True, in_git=said, would=would),))

@@ -1,4 +1,4 @@
-"""Where Applications are read, and which variables have tokens. This needs no client."""
+"""Where Applications are read. This needs no client."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from collections.abc import Mapping
 
 from task.kubernetes.in_cluster import in_cluster
 from task.settings import ArgoOptions, Settings
-
-ARGO_TOKENS = ("IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "ARGOCD_AUTH_TOKEN")
-FORGE_TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:

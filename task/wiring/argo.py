@@ -29,9 +29,9 @@ from task.output.log import Log
 from task.pipeline.discover import FoundManifest, Scope, concerns, within_narrowing
 from task.pipeline.ports import LiveApplications
 from task.secret import Secret
-from task.settings import ArgoOptions, Settings
+from task.settings import ARGO_TOKENS, ArgoOptions, Settings
 from task.urls import path_part
-from task.wiring.application_sources import ARGO_TOKENS, names_server, sources
+from task.wiring.application_sources import names_server, sources
 
 # short, because no run fails without a link
 LINKS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)

@@ -20,14 +20,9 @@ from task.model import Subscription
 from task.once import once
 from task.output.log import Log
 from task.process_bounds import SPARE, Bounds
-from task.settings import AccessOptions, CommitOptions, Settings
+from task.settings import GIT_SECRETS, AccessOptions, CommitOptions, Settings
 from task.urls import without_login
 
-# Secrets are never arguments, so these have variables beside the options.
-SECRETS = (
-    "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
-    "GITHUB_TOKEN",
-)  # fmt: skip
 Gits = Callable[[], "Git"]
 # (subscription, URL of its repository) → (name of a secret in the cluster, the access that it gives), or None
 FromCluster = Callable[[Subscription, str], "tuple[str, Plan] | None"]
@@ -186,7 +181,7 @@ def _of_git(sentence: str, log: Log) -> None:
 
 def access_given(given: AccessOptions, environ: Mapping[str, str]) -> Access | None:
     """Return the access that the options and variables give, or None if they give none."""
-    if given == AccessOptions() and not any(environ.get(name) for name in SECRETS):
+    if given == AccessOptions() and not any(environ.get(name) for name in GIT_SECRETS):
         return None
     return access_of(given, environ)
 

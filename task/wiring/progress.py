@@ -4,53 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from task import shutdown
-from task.pipeline.ports import Repository, World
+from task.model import Changeset, FileVersion, Landing, Place, Snapshot
+from task.pipeline.ports import Repository
 from task.text import printable
-from task.urls import without_login
 
 PATIENCE = 1.0  # seconds until something is shown
-OF_REPOSITORIES: Mapping[str, str] = {
-    "default_branch": "asking {} for its branch",
-    "snapshot": "fetching {}",
-    "ahead": "fetching {}",
-    "earlier": "reading the history of {}",
-    "written": "reading the history of {}",
-    "branches": "asking {} for its branches",
-    "land": "pushing to {}",
-    "predict": "comparing with {}",
-}
-OF_THE_WORLD: Mapping[str, str] = {
-    "registry": "asking the registries",
-    "ancestry": "comparing source commits",
-    "follow": "asking Argo CD to refresh",
-    "sleep": "waiting: others push to the same branch",
-}
-
-
-def with_progress(world: World, console: Console, *, waits: bool) -> World:
-    """Return a world that shows its activities. If the run waits, the rollouts have a display of their own."""
-    phases = Phases(console)
-    read = phases.phase("reading the Applications")(lambda: list(world.applications()))
-    others = {
-        name: phases.phase(words)(getattr(world, name))
-        for name, words in OF_THE_WORLD.items()
-        if not (waits and name == "follow")
-    }
-
-    def repository(repo: str, subscription: Any) -> Repository:
-        opened = world.repository(repo, subscription)
-        return cast("Repository", RepositoryWithProgress(opened, without_login(repo), phases))
-
-    return replace(world, applications=read, repository=repository, **others)
+Phase = Callable[[str], AbstractContextManager[None]]
 
 
 class Phases:
@@ -104,10 +70,46 @@ class Phases:
 class RepositoryWithProgress:
     """A repository that shows its activities."""
 
-    def __init__(self, repository: Repository, name: str, phases: Phases) -> None:
-        self._repository, self._name, self._phases = repository, name, phases
+    def __init__(self, repository: Repository, name: str, phase: Phase) -> None:
+        self._repository, self._name, self._phase = repository, name, phase
+        self.read_more, self.close = repository.read_more, repository.close
 
-    def __getattr__(self, name: str) -> Any:
-        work = getattr(self._repository, name)
-        words = OF_REPOSITORIES.get(name, "").format(self._name)
-        return self._phases.phase(words)(work) if words else work
+    def default_branch(self, *, tip: bool = True) -> str:
+        """Return the branch that HEAD names."""
+        with self._phase(f"asking {self._name} for its branch"):
+            return self._repository.default_branch(tip=tip)
+
+    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
+        """Return the files at the tip of the branch."""
+        with self._phase(f"fetching {self._name}"):
+            return self._repository.snapshot(branch, places, head)
+
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
+        """Return the files at the tip of a head branch."""
+        with self._phase(f"fetching {self._name}"):
+            return self._repository.head_snapshot(head, places)
+
+    def land(self, change: Changeset) -> Landing:
+        """Commit and push."""
+        with self._phase(f"pushing to {self._name}"):
+            return self._repository.land(change)
+
+    def predict(self, change: Changeset) -> Landing:
+        """Return what `land` would return."""
+        with self._phase(f"comparing with {self._name}"):
+            return self._repository.predict(change)
+
+    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
+        """Yield the versions of a file, newest first."""
+        with self._phase(f"reading the history of {self._name}"):
+            return self._repository.earlier(branch, path, limit)
+
+    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
+        """Return the last versions of each file."""
+        with self._phase(f"reading the history of {self._name}"):
+            return self._repository.written(branch, paths, most)
+
+    def branches(self, beginnings: Collection[str]) -> Sequence[str]:
+        """Return the names of all branches with one of these prefixes."""
+        with self._phase(f"asking {self._name} for its branches"):
+            return self._repository.branches(beginnings)

@@ -19,7 +19,7 @@ from support import ROOT, bare_repo, git
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options
 from task.ci.results import NAMES
-from task.wiring import SECRETS
+from task.settings import SECRETS
 
 FOLDERS = ("docs", "tekton", "argo-workflows", "templates")
 PAGES = [ROOT / "README.md", *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))]

@@ -15,7 +15,7 @@ from support import ROOT
 from scripts.typer_options import all_options, host_default_of, name_of, options_of
 from task import __version__
 from task.ci.results import NAMES as RESULTS
-from task.wiring import SECRETS
+from task.settings import SECRETS
 
 TASK = ROOT / "tekton" / "task" / "image-update" / "image-update.yaml"
 TEMPLATE = ROOT / "argo-workflows" / "image-update" / "manifests.yaml"

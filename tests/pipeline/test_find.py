@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from fake_world import FakeWorld
 from memory import NOW, SCOPE, URL, WORDING
 from runs import WEB, application
 
@@ -11,7 +12,6 @@ from task.image import parse_image
 from task.model import Hold, Subscription
 from task.pipeline.find import find
 from task.pipeline.job import Intent, Job, Promotion, Terms
-from task.pipeline.ports import World
 
 OTHER = "https://git.example/other.git"
 
@@ -23,9 +23,9 @@ def expected(*apps: dict[str, Any], job: Job | None = None) -> list[tuple[str, s
     def expect(repo: str, _sub: Subscription, branch: str) -> None:
         asked.append((repo, branch))
 
-    world = World(
+    world = FakeWorld(
         applications=lambda: [Found(one, "applications.json:1") for one in apps],
-        locate=lambda _origin: None, repository=lambda _url, _sub: None,  # type: ignore[arg-type,return-value]
+        locate=lambda _origin: None, repository=lambda _url, _sub: None,
         now=lambda: 0.0, sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, _text: None, expect=expect,
     )  # fmt: skip
     find(job or Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=NOW), WORDING), world)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from clusters import live_app
+from fake_world import FakeWorld
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.kubernetes_api import APPLICATIONS, Asked, KubernetesApi, running
 from fakes.kubernetes_api import Fault as KubernetesFault
@@ -31,7 +32,7 @@ from task.pipeline import live
 from task.pipeline.discover import Scope
 from task.pipeline.job import Job, Terms, Wording
 from task.pipeline.match import asks_for_images
-from task.pipeline.ports import LiveApplications, World
+from task.pipeline.ports import LiveApplications
 from task.secret import Secret
 
 ROUNDS = 20
@@ -80,7 +81,7 @@ def patched(store: LiveApplications, manifest: Mapping[str, Any], image: str, lo
     scope = Scope(PREFIX, Narrow(), Defaults())
     offered = (parse_image(image),)
     job = Job("run", offered, scope, Terms(), Wording(Person("a", "a@example.com")), deadline=20)
-    world = World(
+    world = FakeWorld(
         applications=lambda: (),
         locate=lambda _origin: None,
         repository=lambda _url, _sub: pytest.fail("nothing is in Git"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from fake_world import FakeWorld
 from hypothesis import given
 from hypothesis import strategies as st
 from memory import SCOPE, WORDING
@@ -118,8 +119,8 @@ def world(comments: Callable[[str], Comments]) -> World:
     """Of which only comments and the log are needed."""
     said: list[str] = []
     nothing: list[Comments] = []
-    return World(
-        applications=list, locate=lambda _origin: None, repository=lambda *_: nothing[0],  # type: ignore[arg-type]
+    return FakeWorld(
+        applications=list, locate=lambda _origin: None, repository=lambda *_: nothing[0],
         now=lambda: 0.0, sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, text: said.append(text),
         comments=comments,
     )  # fmt: skip

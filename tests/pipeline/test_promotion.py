@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fake_world import FakeWorld
 from hypothesis import given
 from hypothesis import strategies as st
 from memory import NOW, SCOPE, URL, WORDING, Branch, Story
@@ -16,7 +17,6 @@ from task.errors import UsageError
 from task.image import parse_image
 from task.model import Build, Changeset, Decision, Hold, Landing, Report
 from task.pipeline.job import DeployedSource, Failure, Followed, Intent, Job, Landed, Promotion, Terms
-from task.pipeline.ports import World
 from task.pipeline.promotion import SourceVersion, asks_to_promote, check_promotion, pairs_of, wanted
 from task.pipeline.run import with_promoted
 
@@ -468,7 +468,7 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
         for one in wanted(pairs)
     ]
     told: list[str] = []
-    world = World(
+    world = FakeWorld(
         applications=list, locate=lambda _origin: None, repository=lambda _url, _sub: scene.branch, now=lambda: 0.0,
         sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, text: told.append(text),
     )  # fmt: skip

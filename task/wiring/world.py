@@ -1,0 +1,272 @@
+"""Settings → World: the only place that constructs clients. A client is made when it is first used."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+
+from task import shutdown
+from task.applications.work_tree import locate as find
+from task.errors import TaskError, UsageError
+from task.forges.opened import RepositoryDeployments, RequestComments
+from task.git.ancestry import Lineage
+from task.model import Answer, Application, Image, Question, Subscription
+from task.once import once
+from task.output.log import Log
+from task.pipeline.discover import FoundManifest, Scope
+from task.pipeline.job import Followed, Landed
+from task.pipeline.ports import Forge, LiveApplications, Repository, World
+from task.registry.client import Registry
+from task.settings import RegistryOptions, Settings
+from task.urls import without_login
+from task.wiring.application_sources import names_server, sources
+from task.wiring.applications import applications
+from task.wiring.argo import Argo
+from task.wiring.follow import Follow
+from task.wiring.forges import ForgeClients
+from task.wiring.git import Ahead, GitClients, signers
+from task.wiring.progress import Phases, RepositoryWithProgress
+from task.wiring.registries import KeysOfResources, registry_of, signatures_of
+from task.wiring.waiting import descent
+
+
+class RealWorld(World):
+    """The clients of one run. Raises `UsageError` at once for settings that cannot work."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        log: Log,
+        scope: Scope | None = None,
+        images: Sequence[Image] = (),
+    ) -> None:
+        """Scope and images limit what is read from a cluster."""
+        self._settings, self._environ, self._log = settings, environ, log
+        self._scope, self._images = scope, images
+        self._opened = ExitStack()
+        self._argo = self._argo_if_needed()
+        self._cluster = self._argo if self._argo and self._argo.kind == "cluster" else None
+        self._check_argo()
+        self._git = GitClients(settings, environ, log, self._opened)
+        # `once` has a lock, because the repositories of a run are handled at the same time
+        self._forges = once(lambda: ForgeClients(settings, environ, log, self._opened, self._git.logins))
+        self._registry = once(self._open_registry)
+        if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
+            self._registry()  # fail at once if something given is wrong
+        self._lineage, self._lineage_lock = once(self._open_lineage), threading.Lock()
+        self._keys = once(self._open_keys)
+        by_api = settings.commit.commit_through == "github"
+        self._open = self._git.repository(
+            signers(settings.commit, self._git.git, self._opened),
+            self._cluster.plan if self._cluster else None,
+            (lambda repo: self._forges().commits(repo)) if by_api else None,
+            lambda repo: self._forges().check_commits(repo),
+        )
+        self._ahead = Ahead(self._open, self._opened)
+        self._follow = once(self._open_follow)
+        self.signatures = signatures_of(settings, self._registry(), log) if settings.verify.wanted else None
+
+    def _argo_if_needed(self) -> Argo | None:
+        settings = self._settings
+        linked = settings.deployments.deployments and names_server(settings.argo, self._environ)
+        read = {"cluster", "argocd"} & set(sources(settings, self._environ))
+        wanted = settings.rollout.wait or linked or read
+        return Argo(settings, self._environ, self._log, self._opened) if wanted else None
+
+    def _check_argo(self) -> None:
+        settings, argo = self._settings, self._argo
+        if argo and settings.rollout.wait:
+            argo.check()  # of a plan as well, because the run would fail
+        if settings.promote.healthy and not (argo and argo.kind):
+            hint = "files and Git do not say what is healthy: give --applications cluster or argocd"
+            raise UsageError("--healthy: nothing says which Argo CD to ask", hint=hint)
+        if settings.rollout.kubernetes_events and not (self._cluster or settings.dry):
+            self._log(
+                "warning", "--kubernetes-events: no Event is written without a cluster: give --applications cluster"
+            )
+
+    def applications(self) -> Iterable[FoundManifest]:
+        """Yield the manifests of the Applications in question, of each source as its form says."""
+        unsigned = self._git.repository(lambda: None, None)
+        return applications(self._settings, self._environ, unsigned, self._argo, self._scope, self._images)
+
+    def passed_over(self) -> Sequence[Application]:
+        """Return the metadata of annotated Applications that `applications` left out."""
+        return self._argo.passed_over() if self._argo else ()
+
+    def locate(self, origin: str) -> tuple[str, str, str] | None:
+        """Return (repository, branch, path) of a file in a Git work tree, or None."""
+        found = find(origin.rpartition(":")[0], self._git.git())
+        return (found.repo, found.branch, found.path) if found else None
+
+    def repository(self, repo: str, subscription: Subscription | None) -> Repository:
+        """Return the repository of a URL, with the login for a subscription that writes to it."""
+        return self._ahead.open(repo, subscription)
+
+    def expect(self, repo: str, subscription: Subscription, branch: str) -> None:
+        """Begin to fetch a branch of the repository that `repository` is asked for next."""
+        self._ahead.expect(repo, subscription, branch)
+
+    def login(self, subscription: Subscription) -> str:
+        """Return a text that identifies the login: the name of the cluster's secret, or "" for a given login."""
+        if not self._cluster or self._git.given_for(subscription.repo):
+            return ""
+        return self._cluster.login(subscription)
+
+    def now(self) -> float:
+        """Return seconds of a clock that never goes back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, or until a signal arrives."""
+        shutdown.sleep(seconds)
+
+    def jitter(self) -> float:
+        """Return a number from 0 to 1, at random."""
+        return random.random()  # noqa: S311 - a pause is no secret
+
+    def log(self, level: str, sentence: str) -> None:
+        """Log a sentence."""
+        self._log(level, sentence)
+
+    def ancestry(self, repository: str, new: str, old: str) -> str:
+        """Return how a source commit relates to an old one. Several repositories may ask, and are answered in turn."""
+        with self._lineage_lock:
+            kin = self._lineage().order(repository, old, new)
+        if kin.why:
+            self._log("warning", f"the order of {new[:12]} and {old[:12]} is not known: {kin.why}")
+        return str(kin.order)
+
+    def _open_lineage(self) -> Lineage:
+        found = Lineage(self._git.git())
+        self._opened.callback(found.close)
+        return found
+
+    def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        """Return what the registries say about images."""
+        return self._registry().answer(questions)
+
+    def _open_registry(self) -> Registry:
+        secrets = self._cluster.secrets if self._cluster else None
+        return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
+
+    def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
+        """Return why signatures do not fit, as each Application's ImageUpdater requires them; "" if they do."""
+        return self._keys()(questions)
+
+    def _open_keys(self) -> KeysOfResources:
+        asked = self._argo or Argo(self._settings, self._environ, self._log, self._opened)
+        secrets = asked.secrets if asked.kind == "cluster" or asked.cluster_at_hand() else None
+        return KeysOfResources(self._registry, secrets, self._settings.verify.verify_timeout, self._log)
+
+    def forge(self, repo: str) -> Forge:
+        """Return the pull requests of a repository."""
+        return self._forges().of(repo)
+
+    def check_forge(self, repo: str) -> None:
+        """Raise the error of `forge` for a repository on no host, without a connection."""
+        self._forges().check_host(repo)
+
+    def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
+        """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
+        return self._forges().compare(repo, base, head)
+
+    def comments(self, repo: str) -> RequestComments:
+        """Return the comments on the pull requests of a repository."""
+        return self._forges().comments(repo)
+
+    def deployments(self, repo: str) -> RepositoryDeployments:
+        """Return the deployments that a repository shows."""
+        return self._forges().deployments(repo)
+
+    def page(self, application: Application) -> str:
+        """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
+        return self._argo.page(application) if self._argo else ""
+
+    def live(self) -> LiveApplications | None:
+        """Return the live Applications, or None if Applications come neither from a cluster nor from Argo CD."""
+        return self._argo.live() if self._argo and self._argo.kind else None
+
+    def follow(self, landed: Sequence[Landed]) -> Followed:
+        """Refresh Argo CD, and wait for the rollouts."""
+        following = self._follow()
+        return following(landed) if following else Followed()
+
+    def follow_back(self, landed: Sequence[Landed]) -> Followed:
+        """Do the same after a rollback, within the time that `follow` has left."""
+        following = self._follow()
+        return following.back(landed) if following else Followed()
+
+    def _open_follow(self) -> Follow | None:
+        if not self._argo or self._settings.dry:
+            return None
+        return Follow(self._settings, self._argo, self._forges, self._descends, self._open)
+
+    def _descends(self, subscription: Subscription | None, repo: str, revision: str, commit: str) -> str:
+        """Tell how a revision from Argo CD relates to the commit that was written."""
+        plan = self._cluster.plan if self._cluster else None
+        return descent(lambda: self._git.client(repo, subscription, plan), repo, (revision, commit), self._log)
+
+    def close(self) -> None:
+        """Remove what was opened for the run."""
+        self._opened.close()
+
+
+class ShownWorld(RealWorld):
+    """The same world, which shows a person at a terminal what takes long."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        log: Log,
+        scope: Scope | None,
+        images: Sequence[Image],
+        phases: Phases,
+    ) -> None:
+        super().__init__(settings, environ, log, scope, images)
+        self._phase, self._waits = phases.phase, settings.rollout.wait
+
+    def applications(self) -> Iterable[FoundManifest]:
+        """Read all Applications, and show that."""
+        with self._phase("reading the Applications"):
+            return list(super().applications())
+
+    def repository(self, repo: str, subscription: Subscription | None) -> Repository:
+        """Return a repository that shows what it does."""
+        return RepositoryWithProgress(super().repository(repo, subscription), without_login(repo), self._phase)
+
+    def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        """Ask the registries, and show that."""
+        with self._phase("asking the registries"):
+            return super().registry(questions)
+
+    def ancestry(self, repository: str, new: str, old: str) -> str:
+        """Compare source commits, and show that."""
+        with self._phase("comparing source commits"):
+            return super().ancestry(repository, new, old)
+
+    def follow(self, landed: Sequence[Landed]) -> Followed:
+        """Ask Argo CD to refresh, and show that. Rollouts have a display of their own."""
+        if self._waits:
+            return super().follow(landed)
+        with self._phase("asking Argo CD to refresh"):
+            return super().follow(landed)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, and show why."""
+        with self._phase("waiting: others push to the same branch"):
+            super().sleep(seconds)
+
+
+def world_of(
+    settings: Settings, environ: Mapping[str, str], log: Log, scope: Scope | None = None, images: Sequence[Image] = ()
+) -> RealWorld:
+    """Return the world for these settings, with progress for a person at a terminal."""
+    if log.console is None or environ.get("CI"):
+        return RealWorld(settings, environ, log, scope, images)
+    return ShownWorld(settings, environ, log, scope, images, Phases(log.console))

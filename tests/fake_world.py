@@ -1,0 +1,46 @@
+"""A world of which a test gives what the code under test needs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from task.model import Answer, Application, Question, Subscription
+from task.pipeline.job import Followed, Landed
+from task.pipeline.ports import LiveApplications, World
+
+
+class FakeWorld(World):
+    """Without Argo CD, registries and Git hosts. What a test does not give, and what is not here, fails at once."""
+
+    def __init__(self, **given: Any) -> None:
+        for name, value in given.items():
+            assert hasattr(World, name), name
+            setattr(self, name, value)
+
+    def passed_over(self) -> Sequence[Application]:
+        return ()
+
+    def login(self, subscription: Subscription) -> str:  # noqa: ARG002 - all have the same
+        return ""
+
+    def ancestry(self, repository: str, new: str, old: str) -> str:  # noqa: ARG002 - it is unknown
+        return ""
+
+    def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:  # noqa: ARG002 - none answers
+        return {}
+
+    def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:  # noqa: ARG002 - it is unknown
+        return "", ""
+
+    def page(self, application: Application) -> str:  # noqa: ARG002 - it is unknown
+        return ""
+
+    def live(self) -> LiveApplications | None:
+        return None
+
+    def follow(self, landed: Sequence[Landed]) -> Followed:  # noqa: ARG002 - nobody follows
+        return Followed()
+
+    follow_back = follow
+
+    def close(self) -> None:
+        pass
