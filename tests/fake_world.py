@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from task.deciding.job import Followed, Landed
+from task.landing.ports import LiveApplications, World
 from task.model import Answer, Application, Question, Subscription
-from task.pipeline.job import Followed, Landed
-from task.pipeline.ports import LiveApplications, World
 
 
 class FakeWorld(World):

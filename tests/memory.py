@@ -8,10 +8,12 @@ from typing import Any
 from fake_world import FakeWorld
 from runs import KUSTOMIZATION, WEB, application, target
 
+from task.after.follow_up import follow_up
 from task.annotations.application import PREFIX
 from task.annotations.narrow import Narrow
-from task.annotations.subscription import Defaults
-from task.applications import Found
+from task.annotations.subscription import Defaults, Scope
+from task.cli.update import MATCHES
+from task.deciding.job import Followed, Intent, Job, Landed, Terms, Wording
 from task.errors import Outpaced
 from task.image import parse_image
 from task.model import (
@@ -21,6 +23,7 @@ from task.model import (
     Decision,
     File,
     FileVersion,
+    Found,
     Hold,
     Landing,
     Person,
@@ -28,8 +31,7 @@ from task.model import (
     Report,
     Snapshot,
 )
-from task.pipeline.discover import Scope
-from task.pipeline.job import Followed, Intent, Job, Landed, Terms, Wording
+from task.pipeline.match import match_images
 from task.pipeline.run import run
 
 URL = "https://git.example/gitops.git"
@@ -158,7 +160,7 @@ class Story:
             registry=lambda questions: {one: Answer(tags=self.tags) for one in questions},
         )  # fmt: skip
         with ExitStack() as until_told:
-            return run(job, world, until_told)
+            return run(job, world, until_told, MATCHES.get(job.command, match_images), follow_up)
 
 
 def story(strategy: str = "newest-build", **annotations: str) -> Story:

@@ -14,13 +14,13 @@ from runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
+from task.deciding.ask import Ask
+from task.deciding.decide import decide
+from task.deciding.job import Terms, Wording
+from task.deciding.weigh import Facts
 from task.image import parse_image
+from task.landing.changeset import prepare_commits
 from task.model import Build, File, Person, Snapshot, Subscription
-from task.pipeline.ask import Ask
-from task.pipeline.changeset import prepare_commits
-from task.pipeline.decide import decide
-from task.pipeline.job import Terms, Wording
-from task.pipeline.weigh import Facts
 
 COMMITS = [f"{number:040x}" for number in range(9)]
 WORDING = Wording(Person("a", "a@example.com"))

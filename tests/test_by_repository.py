@@ -5,12 +5,11 @@ from runs import WEB, application
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.narrow import Narrow
-from task.annotations.subscription import Defaults, subscribe
+from task.annotations.subscription import Defaults, Scope, subscribe
+from task.deciding.job import Job, Terms, Wording
 from task.image import parse_image
 from task.model import Person
 from task.pipeline.batches import by_repository
-from task.pipeline.discover import Scope
-from task.pipeline.job import Job, Terms, Wording
 from task.pipeline.match import asks_for_images
 
 

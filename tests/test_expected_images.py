@@ -6,12 +6,12 @@ import pytest
 from clusters import app
 from runs import WEB
 
+from task.after.expecting import expected
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
+from task.deciding.job import Landed
 from task.image import parse_image
 from task.model import Decision, TargetKind, Verdict
-from task.pipeline.job import Landed
-from task.wiring.expecting import expected
 
 DIGEST = f"sha256:{'a' * 64}"
 HELM = {"write_back_target": "", "web__helm__image_tag": "img.tag"}

@@ -21,15 +21,15 @@ from support import DATA, Result, bare_repo, command, commit, git, image_update,
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
+from task.commands.scan import scanned
+from task.deciding.ask import settled_without_git
+from task.deciding.decide import decide
+from task.deciding.job import Terms, Wording
+from task.deciding.weigh import Facts
 from task.image import parse_image
+from task.landing.changeset import prepare_commits
 from task.model import Answer, File, Person, Question, Snapshot
-from task.pipeline.ask import settled_without_git
-from task.pipeline.changeset import prepare_commits
-from task.pipeline.decide import decide
-from task.pipeline.job import Terms, Wording
 from task.pipeline.match import asks_for_all
-from task.pipeline.scan import scanned
-from task.pipeline.weigh import Facts
 
 ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
 DAY = "2026-11-{:02}T06:00:00Z"

@@ -13,12 +13,12 @@ from support import DATA
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
+from task.deciding.ask import Ask, settled_without_git
+from task.deciding.decide import decide
+from task.deciding.job import Terms, Wording
 from task.image import parse_image
+from task.landing.changeset import prepare_commits
 from task.model import File, Image, Person, Snapshot
-from task.pipeline.ask import Ask, settled_without_git
-from task.pipeline.changeset import prepare_commits
-from task.pipeline.decide import decide
-from task.pipeline.job import Terms, Wording
 from task.pipeline.match import asks_for_images
 
 SUITES = ("update-flow", "override-helm", "override-kustomize", "kustomization", "helmvalues")

@@ -14,6 +14,7 @@ from task.annotations import keys
 from task.annotations.entries import EntryReading, read_entry
 from task.annotations.keys import Faulty, Index, Setting
 from task.annotations.known_keys import doubts
+from task.annotations.narrow import Narrow
 from task.annotations.write_back import Where, problems, readable, write_backs
 from task.errors import Malformed, TaskError
 from task.image import parse_image_list, split_image_list
@@ -28,6 +29,15 @@ class Defaults:
     strategy: Strategy = "semver"
     pin_digest: bool = False
     pull_request: bool = False
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which Applications to look for, and what their annotations leave open."""
+
+    prefix: str
+    narrow: Narrow
+    defaults: Defaults
 
 
 def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collection[str] | None = None) -> Subscribed:

@@ -10,7 +10,6 @@ from itertools import accumulate
 from typing import Any
 
 from task.annotations.application import is_application
-from task.applications import Found
 from task.applications.charts import makes_applications
 from task.applications.deployed import Deployed, NoFolder, Release, deployed
 from task.applications.kustomizations import kustomization_in, listed, needed, places
@@ -20,7 +19,7 @@ from task.applications.manifest_text import found_in
 from task.applications.rendering import Kind, Rendering, kind_of
 from task.applications.repositories import KeptRepository, Repositories, TooManyRepositoriesError, repository_key
 from task.errors import Exit, Malformed, SourceError, TaskError
-from task.model import File, Place, Snapshot
+from task.model import File, Found, Place, Snapshot
 from task.text import and_more
 
 MOST = 5_000  # Applications that are found in this way

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from task.applications import Found
 from task.applications.repositories import Repositories
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
@@ -17,7 +16,7 @@ from task.applicationsets.render import Rendered, render
 from task.applicationsets.unfilled import may_name, template_of
 from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text
-from task.model import Image
+from task.model import Found, Image
 from task.text import without_logins
 
 _FAILED = "correct the ApplicationSet: until then neither Argo CD nor this step generates anything from it"

@@ -12,9 +12,8 @@ from typing import Any, Protocol
 
 from task import shutdown
 from task.annotations.narrow import is_glob
-from task.applications import Found
 from task.errors import SourceDownError, SourceError
-from task.model import Application
+from task.model import Application, Found
 
 AT_ONCE = 8  # requests
 ORIGIN = "argocd"

@@ -16,11 +16,10 @@ from typing import Any
 from task import shutdown
 from task.annotations.application import annotated
 from task.annotations.narrow import Narrow, considered
-from task.applications import Found
 from task.errors import AbsentError
 from task.kubernetes.client import APPLICATIONS, UPDATERS, Kubernetes
 from task.kubernetes.errors import ForbiddenError
-from task.model import Application
+from task.model import Application, Found
 from task.policy.tag_filter import LONGEST, glob_match
 
 ORIGIN = "cluster"

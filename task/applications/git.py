@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from task.applications import Found
 from task.applications.charts import ChartTemplates
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import kustomization_in
@@ -15,7 +14,7 @@ from task.applications.kustomized import Kustomized
 from task.applications.manifest_text import found_in, or_broken
 from task.applications.rendering import Rendering, kind_of
 from task.errors import SourceError, UsageError
-from task.model import File, Place, Snapshot
+from task.model import File, Found, Place, Snapshot
 
 
 class SnapshotReader(Protocol):

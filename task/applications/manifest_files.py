@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from task.applications import Found
 from task.applications.charts import CHART, ChartTemplates
 from task.applications.kustomizations import kustomization_in
 from task.applications.kustomized import Kustomized
@@ -19,6 +18,7 @@ from task.applications.manifest_text import found_in, or_broken
 from task.applications.rendering import Kind, Rendering, kind_of
 from task.errors import UsageError
 from task.files import read_file, read_text
+from task.model import Found
 from task.urls import without_login
 
 LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them

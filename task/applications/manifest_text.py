@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from task.applications import Found
 from task.applicationsets.go_yaml import load_all
 from task.errors import Malformed
+from task.model import Found
 from task.yaml_documents import ManifestDocument, broken, documents
 
 FEW = 5  # broken files that are named where there is no Application

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from task.applications import Found
 from task.applications.deployed import Release
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import changes, needed, reaches_out
@@ -17,7 +16,7 @@ from task.applications.local_files import LINK
 from task.applications.manifest_text import found_in
 from task.applications.programs import found, run
 from task.errors import Malformed, SourceError
-from task.model import File
+from task.model import File, Found
 
 Kind = Literal["helm", "kustomize"]
 ReadFiles = Callable[[str], Mapping[str, File]]

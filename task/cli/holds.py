@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from task.annotations.lint import Finding
 from task.annotations.subscription import subscribe
 from task.cli.update import scope_of
+from task.deciding.decide import NOTHING, file_of, state_path, states_of
 from task.errors import TaskError
+from task.landing.governed import CONFIG
+from task.landing.ports import World
 from task.model import Application, Place, Snapshot, Subscription
-from task.pipeline.decide import NOTHING, file_of, state_path, states_of
-from task.pipeline.governed import CONFIG
-from task.pipeline.ports import World
 from task.policy.order import version_of
 from task.policy.remember import active, hold_text
 from task.repository_config.config import governed

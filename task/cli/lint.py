@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once
-from task.annotations.subscription import subscribe
+from task.annotations.subscription import Scope, subscribe
 from task.cli.annotation_lines import line_of, line_of_field
 from task.cli.call import Call
 from task.cli.command import command
@@ -15,10 +15,10 @@ from task.cli.holds import held
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
 from task.errors import Exit, UsageError
-from task.model import Subscription
+from task.model import Found, Subscription
 from task.output.log import Log
 from task.output.stdout import say
-from task.pipeline.discover import Discovered, FoundManifest, Scope, discovered
+from task.pipeline.discover import Discovered, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import READING, LintOptions, NameOptions, Settings
 from task.text import counted, exact_json, printable, without_logins
@@ -130,7 +130,7 @@ def _origin(origin: str) -> tuple[str, int]:
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
-def _with_texts(manifests: Iterable[FoundManifest], texts: dict[str, str]) -> Iterator[FoundManifest]:
+def _with_texts(manifests: Iterable[Found], texts: dict[str, str]) -> Iterator[Found]:
     """Yield the manifests, and put the texts of those from Git into `texts`, by the path in their origin."""
     for one in manifests:
         if one.text:

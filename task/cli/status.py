@@ -8,6 +8,8 @@ from task.cli.call import Call
 from task.cli.command import command
 from task.cli.html_page import HtmlCommand, write_page
 from task.cli.update import built_images, job_of
+from task.commands.status import Look
+from task.commands.status import status as look_at
 from task.errors import UsageError
 from task.model import Status
 from task.output.console import stdout_console
@@ -15,8 +17,6 @@ from task.output.log import Log
 from task.output.status_json import json_text
 from task.output.status_text import plain, table
 from task.output.stdout import say
-from task.pipeline.status import Look
-from task.pipeline.status import status as look_at
 from task.settings import (
     DECIDING,
     FORGE_TOKENS,

@@ -11,8 +11,10 @@ from dataclasses import replace
 from hashlib import sha256
 
 from task import shutdown
+from task.after.follow_up import follow_up
+from task.after.plan_comment import commented
 from task.annotations.narrow import Narrow
-from task.annotations.subscription import Defaults
+from task.annotations.subscription import Defaults, Scope
 from task.ci.build import build_of
 from task.ci.builder_files import read_built
 from task.ci.builders import with_built
@@ -23,6 +25,10 @@ from task.ci.publish import check_places, publish
 from task.ci.variables import Origin, origin_of
 from task.cli.hold_words import actor_of, destination_of, until_of, words_of
 from task.cli.strange_variables import strange_variables
+from task.commands.promotion import check_promotion
+from task.commands.scan import match_newest
+from task.commands.source_versions import match_promotion
+from task.deciding.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.git.names import rewritten
@@ -32,16 +38,17 @@ from task.option import variable_of
 from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import BY_HAND, first_of
-from task.pipeline.discover import Scope
-from task.pipeline.find import find
-from task.pipeline.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
+from task.pipeline.match import match_images
+from task.pipeline.run import Match, run
 from task.settings import SECRETS, EventOptions, RequestOptions, Settings
+from task.templates.commit_message import check_template
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
 from task.text import and_more
 from task.urls import without_login
 from task.wiring.world import world_of
 
+MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
 FEW = 5  # how many Applications have a line each for the same problem, and how many a common line names
 
 
@@ -105,11 +112,8 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_to
     job = job_of(settings, images, environ)
     world = world_of(settings, environ, log, job.scope, images)
     try:
-        found = find(job, world)
-        # The Git server is asked already. Until it answers, there is time to import what decides and writes.
-        from task.pipeline.run import run  # noqa: PLC0415
-
-        return run(job, world, until_told, found)
+        report = run(job, world, until_told, MATCHES.get(settings.command, match_images), follow_up)
+        return commented(report, job, world) if job.comment else report
     finally:
         with shutdown.shield():
             world.close()
@@ -265,7 +269,7 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
     if settings.command != "promote":
         return None
     given = settings.promote
-    return Promotion(
+    found = Promotion(
         given.promote_from,
         given.promote_to,
         given.from_selector,
@@ -274,6 +278,8 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
         given.healthy,
         repository,
     )
+    check_promotion(found)
+    return found
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
@@ -313,9 +319,6 @@ def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
 def _template(path: str) -> str | None:
     if not path:
         return None
-    # Only a run with a template needs this before the Git server is asked; see `carry_out`.
-    from task.templates.commit_message import check_template  # noqa: PLC0415
-
     try:
         text = read_text(path)
         check_template(text)

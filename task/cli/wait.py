@@ -5,6 +5,16 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from task.after.waiting import (
+    Descends,
+    accepts,
+    holding,
+    judge_of,
+    repositories,
+    rollout_error,
+    same,
+    watch,
+)
 from task.argocd.rollout import Rollout
 from task.argocd.rollout_display import line
 from task.argocd.rollouts import Awaited, Judge, RolloutApi
@@ -15,17 +25,7 @@ from task.output.log import Log
 from task.output.stdout import say
 from task.settings import REACHING, Settings, WaitOptions
 from task.wiring.argo import Argo
-from task.wiring.waiting import (
-    Descends,
-    accepts,
-    descends_of,
-    holding,
-    judge_of,
-    repositories,
-    rollout_error,
-    same,
-    watch,
-)
+from task.wiring.git import descends_of
 
 _REVISION = re.compile(r"[0-9a-f]{7,64}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")

@@ -13,10 +13,10 @@ from task.text import and_more
 from task.urls import normal_url, without_login
 
 if TYPE_CHECKING:
-    from task.pipeline.ask import Ask
-    from task.pipeline.job import Job
+    from task.deciding.ask import Ask
+    from task.deciding.job import Job
+    from task.landing.ports import Repository, World
     from task.pipeline.match import Matched
-    from task.pipeline.ports import Repository, World
 
 FEW = 5  # how many Applications a warning names
 AT_ONCE = 8  # repositories; more of them would only wait for each other

@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Sequence
 
+from task.deciding.job import Job, Stray
 from task.model import Commit, Decision, Problem, Source
-from task.pipeline.job import Job, Stray
 from task.text import and_more
 
 MOST_NAMES = 5

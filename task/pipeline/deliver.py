@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import chain
 
+from task.deciding.ask import Ask, failed_asks
+from task.deciding.decide import decide, places
+from task.deciding.job import Job, Landed, Outcome, landed_of
+from task.deciding.move import failed
+from task.deciding.verify import verified
 from task.errors import ContendedError, Outpaced, TaskError
-from task.model import Answer, Commit, Decision, Question, Snapshot, Verdict
+from task.landing.changeset import PreparedCommit, prepare_commits
+from task.landing.contention import Contention
+from task.landing.existing_heads import ExistingHeads, read_heads
+from task.landing.gathering import Gather, gatherer, last_checks
+from task.landing.governed import CONFIG, Governed, govern
+from task.landing.head_branch import heads_of_requests, name_heads
+from task.landing.ports import Batch, World
+from task.landing.pull_request import as_it_stands, propose
+from task.model import Commit, Decision, Snapshot, Verdict
 from task.output.diff import unified_diff
-from task.pipeline.ask import Ask, settled_without_git
 from task.pipeline.atomic import stop_all
-from task.pipeline.changeset import PreparedCommit, prepare_commits
-from task.pipeline.contention import Contention
-from task.pipeline.decide import decide, places, questions
-from task.pipeline.existing_heads import ExistingHeads, Gather, read_heads
-from task.pipeline.governed import CONFIG, Governed, govern
-from task.pipeline.head_branch import heads_of_requests, name_heads
-from task.pipeline.job import Job, Landed, Outcome, Terms, Wording
-from task.pipeline.move import error_decision, failed
-from task.pipeline.ports import Batch, World
-from task.pipeline.pull_request import landed_at, propose
-from task.pipeline.verify import LastChecks, verified
-from task.pipeline.weigh import Facts
-from task.templates.commit_message import wants_labels
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
@@ -100,34 +98,6 @@ def prepare(
     return heads, commits, settled
 
 
-def gatherer(batch: Batch, job: Job, world: World) -> Gather:
-    """Return a function that finds the facts that a rule needs and that neither the event nor a snapshot has."""
-
-    @cache
-    def exists(question: Question) -> Answer | None:
-        return None if job.terms.check == "never" else world.registry((question,)).get(question)
-
-    def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
-        open_questions = questions(snapshot, asks, job.terms)
-        ancestry = {pair: world.ancestry(*pair) for pair in open_questions.ancestry}
-        answers = world.registry(open_questions.registry) if open_questions.registry else {}
-
-        def earlier(path: str, most: int) -> Iterable[str]:
-            texts = batch.repository.earlier(snapshot.branch, path, most)
-            return (text for _commit, text in texts if text is not None)
-
-        by_image = {replace(question, facts=()): answer for question, answer in answers.items()}
-        return Facts(ancestry, by_image, earlier, exists)
-
-    return gather
-
-
-def last_checks(job: Job, wording: Wording, world: World) -> LastChecks:
-    """Return what to ask for signatures, and for the labels that the commit message names."""
-    labels = job.terms.check != "never" and any(map(wants_labels, (wording.template, *wording.templates.values())))
-    return LastChecks(world.registry, world.signatures, world.by_keys, labels)
-
-
 def _land(
     prepared: PreparedCommit, batch: Batch, heads: ExistingHeads, attempt: int, job: Job, world: World
 ) -> Outcome:
@@ -136,12 +106,13 @@ def _land(
         world.log("warning", prepared.warning)
     head = prepared.changeset.destination.head
 
-    def commit() -> Outcome:
-        return _commit(batch, heads.base, prepared, attempt, job)
-
     try:
         request = heads.requests.get(head)
-        outcome = propose(prepared, request, job, world, commit) if request else commit()
+        outcome = as_it_stands(prepared, request, job) if request else None
+        if outcome is None:
+            outcome = _commit(batch, heads.base, prepared, attempt, job)
+            if request:
+                outcome = propose(prepared, request, outcome, job, world)
     except TaskError as error:
         outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
     return replace(outcome, strays=prepared.strays)
@@ -180,19 +151,7 @@ def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt:
     return Outcome(prepared.decisions, (commit,), landed)
 
 
-def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
-    """Return the Applications whose image is in this commit, whether it was written now or was there before."""
-    return landed_at((one for one in decisions if one.verdict.verdict in ("update", "unchanged")), repo, commit)
-
-
 def _already_in_git(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Landed, ...]:
     """Return the Applications that already have the image. With `--wait`, the run waits for their rollouts as well."""
     same = [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
     return landed_of(same, snapshot.repo, snapshot.tip)
-
-
-def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:
-    """Return an error decision for each ask. An ask that the rules refuse without Git stays refused."""
-    return Outcome(
-        tuple(settled_without_git(ask, terms) or error_decision(ask.subscription, ask.offered, error) for ask in asks)
-    )

@@ -9,78 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from task.annotations.application import is_application, parse_application
 from task.annotations.flux import is_helm_release, subscribe_helm_release
 from task.annotations.image_updater import configure, is_image_updater
-from task.annotations.narrow import Narrow, considered
-from task.annotations.subscription import Defaults, subscribe
+from task.annotations.narrow import Narrow, check_selector, considered
+from task.annotations.subscription import Scope, subscribe
+from task.deciding.job import Job
 from task.errors import Malformed
 from task.image import parse_image_list, split_image_list
-from task.model import Application, Entry, Image, Problem, Subscribed
-
-
-class FoundManifest(Protocol):
-    """One manifest that an application source found, or why it could not be read."""
-
-    @property
-    def item(self) -> Mapping[str, Any]:
-        """The manifest as plain data."""
-
-    @property
-    def origin(self) -> str:
-        """The place where it was read, as `file:line`."""
-
-    @property
-    def text(self) -> str:
-        """Text of the whole file, if it is in Git; else ""."""
-
-    @property
-    def place(self) -> tuple[str, str, str] | None:
-        """The repository, branch and path of a manifest that came from Git."""
-
-    @property
-    def problem(self) -> str:
-        """The reason why it could not be read."""
-
-    @property
-    def hint(self) -> str:
-        """What the user can do about the problem."""
-
-    @property
-    def generated_by(self) -> str:
-        """The namespace/name of the ApplicationSet that generates this Application."""
-
-    @property
-    def template(self) -> bool:
-        """Whether this is the template of an ApplicationSet that could not be rendered."""
-
-    @property
-    def severity(self) -> Literal["error", "warning"]:
-        """How bad the problem is."""
-
-    @property
-    def subject(self) -> str:
-        """The namespace/name of the resource with the problem."""
-
-    @property
-    def exit(self) -> int:
-        """The exit code for the problem, if it is an error."""
-
-    @property
-    def advice(self) -> bool:
-        """Whether the problem is no mistake, but only says what was not read."""
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What to look for."""
-
-    prefix: str
-    narrow: Narrow
-    defaults: Defaults
-
+from task.landing.ports import World
+from task.model import Application, Entry, Found, Image, Problem, Subscribed
+from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
 
 # The repository, branch and path of a file in a Git work tree; None for a file outside of one.
 Locate = Callable[[str], tuple[str, str, str] | None]
@@ -100,11 +41,11 @@ class Discovered:
     read: int = 0  # Applications and HelmReleases, whether they have annotations or not
 
 
-def discovered(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Discovered:
+def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Discovered:
     """Return everything of interest, with each Application once. A manifest that cannot be read becomes a warning."""
     applications: dict[str, Application] = {}
     releases: dict[str, Subscribed] = {}
-    updaters: list[FoundManifest] = []
+    updaters: list[Found] = []
     problems: list[Problem] = []
     templates: list[Application] = []
     generated: list[str] = []  # for each Application, the ApplicationSet that generates it
@@ -158,7 +99,7 @@ def subscriptions_of(found: Discovered, scope: Scope, images: Collection[Image])
     return (*subscribed, *found.helm_releases)
 
 
-def _application(manifest: FoundManifest, scope: Scope, problems: list[Problem]) -> Application | None:
+def _application(manifest: Found, scope: Scope, problems: list[Problem]) -> Application | None:
     if not is_application(manifest.item):
         return None
     try:
@@ -217,9 +158,42 @@ def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
     return within
 
 
-def _helm_release(manifest: FoundManifest, locate: Locate) -> Subscribed | None:
+def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
     if not is_helm_release(manifest.item):
         return None
     place = manifest.place or locate(manifest.origin) or ("", "", "")
     found = subscribe_helm_release(manifest.item, manifest.origin, *place)
     return found if found.subscriptions or found.flaws else None
+
+
+def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
+    """Return the Applications in question with what their annotations ask for, and the problems with them."""
+    narrow = job.scope.narrow
+    check_selector(narrow)
+    found = discovered(world.applications(), job.scope, world.locate)
+    by_metadata = replace(narrow, projects=())  # the metadata does not have the project
+    skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]
+    seen = Seen(
+        subscriptions_of(found, job.scope, job.images),
+        found.applications,
+        tuple(app for app, within in skipped if within),
+        (*found.outside, *(app for app, within in skipped if not within)),
+    )
+    if found.sets:
+        world.log("info", f"ApplicationSets rendered: {found.sets}; Applications that they generate: {found.generated}")
+    if not (seen.everyone or narrow.names or job.images):
+        world.log(
+            "warning",
+            "no Application with Image Updater's annotations was found: check --applications and what narrows it",
+        )
+    strict = job.intent is not None
+    narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
+    unknown = unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing)
+    problems = found.problems + unknown
+    if job.intent:
+        return seen, problems
+    # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.
+    whole = not (narrow.projects and seen.skipped)
+    counted = seen if whole else replace(seen, skipped=())
+    problems += untracked_warnings(counted, untracked(counted, job.images), whole=whole)
+    return seen, problems + unread_keys(counted, job.images)

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from task.deciding.ask import Ask
+from task.deciding.job import Intent, Job
 from task.errors import Exit
+from task.landing.ports import World
 from task.model import (
     Application,
     Decision,
@@ -24,9 +27,7 @@ from task.model import (
     Subscription,
     Verdict,
 )
-from task.pipeline.ask import Ask
-from task.pipeline.job import Intent
-from task.pipeline.overlooked import FEW, about_others
+from task.pipeline.overlooked import FEW, Seen, about_others
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ class Matched:
     def live(self) -> tuple[Ask, ...]:
         """The asks of Applications that are patched live (`write-back-method: argocd`)."""
         return tuple(ask for ask in self.asks if ask.subscription.method == "argocd")
+
+
+def match_images(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:  # noqa: ARG001 - as `scan` is called
+    """Return the asks for the built images, or for what a person named."""
+    if job.intent:
+        return job, asks_by_hand(seen.subscribed, job.intent, job.aliases)
+    return job, asks_for_images(seen.subscribed, job.images)
 
 
 def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 
-from task.applications import Found, is_set
+from task.annotations.subscription import Scope
+from task.applications import is_set
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets, clusters_of
 from task.applications.git import GitManifests
@@ -16,10 +17,9 @@ from task.applications.rendering import Rendering, RenderingError
 from task.applications.repositories import Repositories
 from task.errors import UsageError
 from task.git.repository.bare import BareRepository
-from task.model import Image, Subscription
+from task.model import Found, Image, Subscription
 from task.once import once
 from task.output.outcome import BY_HAND
-from task.pipeline.discover import FoundManifest, Scope
 from task.settings import Settings
 from task.wiring.application_sources import sources
 from task.wiring.argo import Argo
@@ -34,7 +34,7 @@ def applications(
     argo: Argo | None,
     scope: Scope | None,
     images: Sequence[Image],
-) -> Iterable[FoundManifest]:
+) -> Iterable[Found]:
     """Return the source of Applications for a text, by its form."""
     found = sources(settings, environ)
     if not found:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from task.annotations.application import annotated
+from task.annotations.subscription import Scope
 from task.applications.argocd import ArgoCDManifests
 from task.applications.cluster import ClusterManifests
 from task.argocd.api import ArgoCDApi
@@ -23,11 +24,11 @@ from task.kubernetes.access import cluster_access
 from task.kubernetes.application_store import ApplicationStore, ClusterApplications, PreferredStore
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.in_cluster import in_cluster
-from task.model import Application, Image, Subscription
+from task.landing.ports import LiveApplications
+from task.model import Application, Found, Image, Subscription
 from task.once import once
 from task.output.log import Log
-from task.pipeline.discover import FoundManifest, Scope, concerns, within_narrowing
-from task.pipeline.ports import LiveApplications
+from task.pipeline.discover import concerns, within_narrowing
 from task.secret import Secret
 from task.settings import ARGO_TOKENS, ArgoOptions, Settings
 from task.urls import path_part
@@ -63,7 +64,7 @@ class Argo:
     def _secrets(self) -> ClusterSecrets:
         return ClusterSecrets(self.kubernetes(), self._settings.sources.argocd_namespace, self.log)
 
-    def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[FoundManifest]:
+    def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[Found]:
         """Return the Applications that may track the images."""
         wanted = concerns(images, scope.prefix)
         found = self._of_cluster(scope, wanted) if source == "cluster" else self._of_argocd(scope, wanted)

@@ -13,9 +13,9 @@ from task.forges.places import compare_url, forge_option, known_to
 from task.forges.tokens import ForgeTokenOptions, Tokens
 from task.git.environment import Login
 from task.git.names import rewritten
+from task.landing.ports import Forge
 from task.once import once
 from task.output.log import Log
-from task.pipeline.ports import Forge
 from task.settings import Settings
 
 Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 
-from task.errors import TaskError
+from task.after.waiting import Descends, descent
 from task.git.access import Access, Plan
 from task.git.command import Git
 from task.git.credentials import access_of
@@ -141,25 +141,12 @@ class GitClients:
         return Access(replace(plan, certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
 
 
-class Ahead:
-    """Opens repositories. One that is expected is being fetched already when it is opened."""
-
-    def __init__(self, open_: Callable[[str, Subscription | None], BareRepository], opened: ExitStack) -> None:
-        self._open, self._opened = open_, opened
-        self._expected: dict[str, tuple[Subscription, BareRepository]] = {}
-
-    def expect(self, repo: str, sub: Subscription, branch: str) -> None:
-        """Begin to fetch a branch of a repository. What fails, fails again when the repository is opened or read."""
-        with suppress(TaskError):
-            repository = self._open(repo, sub)
-            self._opened.callback(repository.close)
-            repository.expect(branch)
-            self._expected[repo] = (sub, repository)
-
-    def open(self, repo: str, sub: Subscription | None) -> BareRepository:
-        """Return the repository, with the login for this subscription."""
-        expected = self._expected.pop(repo, None)
-        return expected[1] if expected and expected[0] is sub else self._open(repo, sub)
+def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Descends:
+    """Return a function that asks Git how a revision relates to a commit, with the credentials from the options."""
+    clients = once(lambda: GitClients(settings, environ, log, opened))
+    return lambda sub, repo, revision, commit: descent(
+        lambda: clients().client(repo, sub, None), repo, (revision, commit), log
+    )
 
 
 def _within(url: str, plan: Plan) -> bool:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from task import shutdown
+from task.landing.ports import Repository
 from task.model import Changeset, FileVersion, Landing, Place, Snapshot
-from task.pipeline.ports import Repository
 from task.text import printable
 
 PATIENCE = 1.0  # seconds until something is shown

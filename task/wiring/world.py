@@ -9,28 +9,28 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from task import shutdown
+from task.after.follow import Follow
+from task.after.waiting import descent
+from task.annotations.subscription import Scope
 from task.applications.work_tree import locate as find
+from task.deciding.job import Followed, Landed
 from task.errors import TaskError, UsageError
 from task.forges.opened import RepositoryDeployments, RequestComments
 from task.git.ancestry import Lineage
-from task.model import Answer, Application, Image, Question, Subscription
+from task.landing.ports import Forge, LiveApplications, Repository, World
+from task.model import Answer, Application, Found, Image, Question, Subscription
 from task.once import once
 from task.output.log import Log
-from task.pipeline.discover import FoundManifest, Scope
-from task.pipeline.job import Followed, Landed
-from task.pipeline.ports import Forge, LiveApplications, Repository, World
 from task.registry.client import Registry
 from task.settings import RegistryOptions, Settings
 from task.urls import without_login
 from task.wiring.application_sources import names_server, sources
 from task.wiring.applications import applications
 from task.wiring.argo import Argo
-from task.wiring.follow import Follow
 from task.wiring.forges import ForgeClients
-from task.wiring.git import Ahead, GitClients, signers
+from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
 from task.wiring.registries import KeysOfResources, registry_of, signatures_of
-from task.wiring.waiting import descent
 
 
 class RealWorld(World):
@@ -66,7 +66,6 @@ class RealWorld(World):
             (lambda repo: self._forges().commits(repo)) if by_api else None,
             lambda repo: self._forges().check_commits(repo),
         )
-        self._ahead = Ahead(self._open, self._opened)
         self._follow = once(self._open_follow)
         self.signatures = signatures_of(settings, self._registry(), log) if settings.verify.wanted else None
 
@@ -89,7 +88,7 @@ class RealWorld(World):
                 "warning", "--kubernetes-events: no Event is written without a cluster: give --applications cluster"
             )
 
-    def applications(self) -> Iterable[FoundManifest]:
+    def applications(self) -> Iterable[Found]:
         """Yield the manifests of the Applications in question, of each source as its form says."""
         unsigned = self._git.repository(lambda: None, None)
         return applications(self._settings, self._environ, unsigned, self._argo, self._scope, self._images)
@@ -105,11 +104,7 @@ class RealWorld(World):
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
-        return self._ahead.open(repo, subscription)
-
-    def expect(self, repo: str, subscription: Subscription, branch: str) -> None:
-        """Begin to fetch a branch of the repository that `repository` is asked for next."""
-        self._ahead.expect(repo, subscription, branch)
+        return self._open(repo, subscription)
 
     def login(self, subscription: Subscription) -> str:
         """Return a text that identifies the login: the name of the cluster's secret, or "" for a given login."""
@@ -204,7 +199,7 @@ class RealWorld(World):
     def _open_follow(self) -> Follow | None:
         if not self._argo or self._settings.dry:
             return None
-        return Follow(self._settings, self._argo, self._forges, self._descends, self._open)
+        return Follow(self._settings, self._argo, self.forge, self._descends, self._open)
 
     def _descends(self, subscription: Subscription | None, repo: str, revision: str, commit: str) -> str:
         """Tell how a revision from Argo CD relates to the commit that was written."""
@@ -231,7 +226,7 @@ class ShownWorld(RealWorld):
         super().__init__(settings, environ, log, scope, images)
         self._phase, self._waits = phases.phase, settings.rollout.wait
 
-    def applications(self) -> Iterable[FoundManifest]:
+    def applications(self) -> Iterable[Found]:
         """Read all Applications, and show that."""
         with self._phase("reading the Applications"):
             return list(super().applications())

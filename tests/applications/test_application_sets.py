@@ -15,8 +15,8 @@ from reports import decision, report
 from support import bare_repo, commit
 
 from task.annotations.narrow import Narrow
-from task.annotations.subscription import Defaults
-from task.applications import Found, is_set
+from task.annotations.subscription import Defaults, Scope
+from task.applications import is_set
 from task.applications.application_sets import RenderedSets, clusters_of
 from task.applications.manifest_files import Manifests
 from task.applications.manifest_text import found_in
@@ -28,10 +28,10 @@ from task.errors import SourceError, UnreachableError, UsageError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.image import parse_image
-from task.model import Application, File, Place, Snapshot
+from task.model import Application, File, Found, Place, Snapshot
 from task.output.outcome import as_json
 from task.output.saved_report import report_of
-from task.pipeline.discover import Discovered, Scope, discovered
+from task.pipeline.discover import Discovered, discovered
 from task.schemas import load
 
 PREFIX = "argocd-image-updater.argoproj.io/"

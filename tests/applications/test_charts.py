@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from support import bare_repo
 
-from task.applications import Found
 from task.applications.charts import ChartTemplates
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
 from task.applications.rendering import Rendering
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
+from task.model import Found
 
 APPLICATION = """\
 apiVersion: argoproj.io/v1alpha1

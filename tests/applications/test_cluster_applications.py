@@ -8,7 +8,7 @@ import pytest
 from fakes.kubernetes_api import APPLICATIONS, UPDATERS, Fault, KubernetesApi, application, running
 
 from task.annotations.narrow import Narrow
-from task.annotations.subscription import Defaults
+from task.annotations.subscription import Defaults, Scope
 from task.applications import cluster as module
 from task.applications.cluster import ClusterManifests
 from task.errors import SourceAccessError, SourceDownError
@@ -17,7 +17,7 @@ from task.kubernetes.access import ClusterAccess
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
-from task.pipeline.discover import Scope, discovered
+from task.pipeline.discover import discovered
 from task.policy.tag_filter import glob_match
 from task.secret import Secret
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import Link, bare_repo, git, needs
 
-from task.applications import Found, is_set
+from task.applications import is_set
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets
 from task.applications.manifest_text import found_in
@@ -19,7 +19,7 @@ from task.applications.repositories import MOST_REPOSITORIES, Repositories
 from task.errors import TaskError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.model import Place, Snapshot
+from task.model import Found, Place, Snapshot
 
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 

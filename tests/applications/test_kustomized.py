@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from support import bare_repo, image_update
 
-from task.applications import Found
 from task.applications.git import GitManifests
 from task.applications.kustomized import Kustomized
 from task.applications.manifest_files import Manifests
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
+from task.model import Found
 
 APPLICATION = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: NAME}\nspec: {source: {path: x}}\n"
 PATCH = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: NAME}\nspec: {project: prod}\n"

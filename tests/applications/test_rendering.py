@@ -12,7 +12,6 @@ import pytest
 from runs import PREFIX, WEB
 from support import Link, bare_repo, needs
 
-from task.applications import Found
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
 from task.applications.manifest_text import found_in
@@ -21,6 +20,7 @@ from task.applications.rendering import Rendering
 from task.errors import Malformed, SourceError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
+from task.model import Found
 from task.process_bounds import Bounds
 
 pytestmark = pytest.mark.measured

@@ -8,6 +8,7 @@ from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import NEW, OLD, application, applied, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
 
+from task.after.waiting import judge_of
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
 from task.argocd.rollout import Rollout
@@ -21,7 +22,6 @@ from task.kubernetes.application_store import ClusterApplications
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
-from task.wiring.waiting import judge_of
 
 APP = application()
 MANUAL = application(syncPolicy={})

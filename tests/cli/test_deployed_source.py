@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from task.cli.update import job_of
+from task.deciding.job import DeployedSource
 from task.errors import UsageError
-from task.pipeline.job import DeployedSource
 from task.settings import DeploymentOptions, EventOptions, OriginOptions, RolloutOptions, Settings
 
 COMMIT, OTHER = "c" * 40, "d" * 40

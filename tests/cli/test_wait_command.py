@@ -7,6 +7,7 @@ import pytest
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import NEW, OLD, REPO, application, at, operated
 
+from task.after.waiting import accepts, rollout_error
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
 from task.argocd.rollouts import Row
@@ -16,7 +17,6 @@ from task.http import Limits
 from task.output.log import Log
 from task.secret import Secret
 from task.settings import WaitOptions
-from task.wiring.waiting import accepts, rollout_error
 
 APP = application()
 BEFORE = at(APP, "Synced", "Healthy", revision=OLD, compared=3, operation=operated(revision=OLD, started=1, finished=2))

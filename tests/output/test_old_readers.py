@@ -7,12 +7,12 @@ from memory import NOW, SCOPE, WORDING, story
 from rich.console import Console
 from runs import WEB
 
+from task.deciding.job import Job, Terms
 from task.image import parse_image
 from task.output.outcome import as_json
 from task.output.report_page import page
 from task.output.report_table import table
 from task.output.saved_report import report_of
-from task.pipeline.job import Job, Terms
 from task.schemas import load
 
 # What 0.1 promised, and in which lists.

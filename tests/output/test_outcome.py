@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from reports import decision
 
+from task.deciding.move import failed
 from task.errors import Exit, TaskError
 from task.model import Problem, Verdict
 from task.output.outcome import exit_code
-from task.pipeline.move import failed
 
 
 def classes(of: type[TaskError] = TaskError) -> Iterator[type[TaskError]]:

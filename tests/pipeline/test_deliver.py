@@ -10,17 +10,16 @@ from runs import WEB, application
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.narrow import Narrow
-from task.annotations.subscription import Defaults, subscribe
+from task.annotations.subscription import Defaults, Scope, subscribe
+from task.deciding.ask import Ask
+from task.deciding.job import Job, Stray, Terms, Wording
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
+from task.landing.changeset import PreparedCommit, prepare_commits
+from task.landing.ports import Batch, World
 from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Snapshot
-from task.pipeline.ask import Ask
-from task.pipeline.changeset import PreparedCommit, prepare_commits
 from task.pipeline.deliver import deliver
-from task.pipeline.discover import Scope
-from task.pipeline.job import Job, Stray, Terms, Wording
 from task.pipeline.match import asks_for_images
-from task.pipeline.ports import Batch, World
 
 URL = "https://git.example/gitops.git"
 IMAGE = parse_image(f"{WEB}:1.1.0")

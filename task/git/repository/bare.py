@@ -8,14 +8,11 @@ It keeps what it has fetched, so that another attempt after a lost race costs li
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import ClassVar, Self, TypeVar
 
-from task.background import in_background
-from task.errors import Outpaced, SourceError, TargetError, TaskError
+from task.errors import Outpaced, SourceError, TargetError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitFailed
@@ -51,7 +48,6 @@ class BareRepository:
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
         self._fetched: dict[str, str] = {}  # branch → its tip, fetched but not read yet; "" if there is none
-        self._expected: Future[tuple[str, str]] | None = None  # (branch, its tip), which is being fetched
 
     def __enter__(self) -> Self:
         return self
@@ -60,9 +56,7 @@ class BareRepository:
         self.close()
 
     def close(self) -> None:
-        """Remove everything that was fetched. What is being fetched is waited for."""
-        with suppress(TaskError):
-            self._arrive()
+        """Remove everything that was fetched."""
         for history in self._histories:
             history.close()
         self._remote.close()
@@ -74,26 +68,6 @@ class BareRepository:
         self._texts.clear()
         self._fetched.clear()
 
-    def expect(self, branch: str) -> None:
-        """Begin to fetch the branch that is read next, "" for the default one. What fails is raised when it is read."""
-
-        def fetch() -> tuple[str, str]:
-            if branch in {"", "HEAD"}:
-                return self._remote.fetch_default()
-            name = base_branch_name(branch)
-            return name, self._remote.fetch_tip(name)
-
-        self._expected = in_background(lambda: self._with_restarts(fetch))
-
-    def _arrive(self) -> str:
-        """Wait for the branch that was expected, if there is one, and return its name."""
-        if self._expected is None:
-            return ""
-        expected, self._expected = self._expected, None
-        name, tip = expected.result()
-        self._fetched[name] = tip
-        return name
-
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that the remote's HEAD names. Raises `SourceError` if there is none.
 
@@ -101,8 +75,6 @@ class BareRepository:
         """
         if not tip:
             return self._remote.default_branch()[0]
-        if name := self._arrive():
-            return name
         name, commit = self._with_restarts(self._remote.fetch_default)
         self._fetched = {name: commit}
         return name
@@ -117,7 +89,6 @@ class BareRepository:
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
 
         name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
-        self._arrive()
 
         def read() -> Snapshot:
             tip = self._fetched.pop(name, "")

@@ -1,0 +1,1 @@
+"""What follows when something has landed: rollouts, deployments, comments."""

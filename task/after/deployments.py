@@ -1,0 +1,132 @@
+"""`--deployments`: the forge of the source repository shows where its build is deployed, and how the rollout ended.
+
+A failure here is only a warning, because the image is in Git and Argo CD deploys it anyway.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from task import shutdown
+from task.deciding.job import DeployedSource, Followed, Job, Landed, RolloutEnd
+from task.errors import ForgeError, TaskError
+from task.landing.ports import Deployments, World
+from task.model import Application, CommitStatus, Deployment, DeploymentState, Problem
+from task.text import without_logins
+
+MOST = 50  # environments of one run; each costs three requests, and forges limit writes per hour
+CONTEXT = "image-update"
+WORDS: Mapping[DeploymentState, str] = {
+    "failure": "failed", "success": "synced and healthy", "in_progress": "in progress", "queued": "queued",
+}  # fmt: skip
+
+
+class ShownDeployments:
+    """The deployments of one run, one for each Application that was written."""
+
+    def __init__(self, source: DeployedSource, job: Job, world: World, everyone: Iterable[Application]) -> None:
+        """`everyone`: the Applications among which an environment's name must be unique."""
+        self._source, self._run, self._world = source, job.requests.run, world
+        self._names = Counter(name for _namespace, name in {(one.namespace, one.name) for one in everyone})
+        self._begun: dict[str, Deployment] = {}
+        self._ended: dict[str, Deployment] = {}
+        self._problems: list[Problem] = []
+        self._forge: Deployments | None = None
+        self._over = False  # true once the forge refuses or does not answer: it gets no more requests
+
+    def begin(self, landed: Sequence[Landed]) -> None:
+        """Show what has landed as in progress, or as queued if the run does not wait for the end."""
+        waits = self._source.waits
+        there = _by_application(one for one in landed if one.written and one.arrives and not one.request)
+        for key, of in list(there.items())[:MOST]:
+            if waits:
+                wanted = self._deployment(of, "in_progress", "Argo CD deploys it")
+            else:
+                wanted = self._deployment(of, "queued", "written to Git for Argo CD")
+            if self._begins(wanted):
+                self._begun[key] = wanted
+        if len(there) > MOST:
+            self._warn("usage", f"deployments are shown for {MOST} of {len(there)} Applications", "")
+        self._sum_up()
+
+    def end(self, landed: Sequence[Landed], followed: Followed) -> tuple[Problem, ...]:
+        """Show how the rollouts ended, and return the warnings about showing them."""
+        if not self._source.waits:
+            self.begin(landed)
+        elif not shutdown.code():  # a later run may end the deployments
+            self._over = False  # the wait took minutes, so the forge may answer again
+            self._end(landed, {one.application: one for one in followed.ends})
+        if shown := tuple({**self._begun, **self._ended}.values()):
+            said = summary(shown, self._source.commit, self._run).description
+            self._world.log("info", f"deployments are shown at {self._source.repository}: {said}")
+        return tuple(self._problems)
+
+    def _end(self, landed: Sequence[Landed], ends: Mapping[str, RolloutEnd]) -> None:
+        for key, of in list(_by_application(landed).items())[: 2 * MOST]:
+            if key not in ends:  # the end is unknown; a later run may end the deployment
+                continue
+            wanted = self._deployment(of, "success" if ends[key].succeeded else "failure", ends[key].because)
+            if self._ends(key, wanted, written=any(one.written for one in of)):
+                self._ended[key] = wanted
+        self._sum_up()
+
+    def _begins(self, wanted: Deployment) -> bool:
+        return self._tried(lambda forge: forge.begin(wanted))
+
+    def _ends(self, key: str, wanted: Deployment, *, written: bool) -> bool:
+        """Show an end, and tell whether that worked. What is not `written` needs an earlier run that began it."""
+        if key in self._begun:
+            return self._tried(lambda forge: forge.end(wanted, begun=True))
+        if written and len(self._begun) < MOST:  # the request was merged meanwhile, or the forge was down before
+            return self._begins(wanted)
+        found = list[bool]()
+        self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
+        return any(found)
+
+    def _deployment(self, of: Sequence[Landed], state: DeploymentState, description: str) -> Deployment:
+        app, source = of[0].application, self._source
+        name = app.name if self._names[app.name] < 2 else app.key
+        said, page = without_logins(description), self._world.page(app)
+        return Deployment(name, source.commit, state, said, source.ref, source.is_tag, page, self._run)
+
+    def _sum_up(self) -> None:
+        """Set one status for the commit. A run that does not wait sets none, because it would be pending for ever."""
+        shown = {**self._begun, **self._ended}
+        if shown and self._source.waits:
+            status = summary(tuple(shown.values()), self._source.commit, self._run)
+            self._tried(lambda forge: forge.sum_up(status))
+
+    def _tried(self, work: Callable[[Deployments], object]) -> bool:
+        """Do the work, and tell whether it succeeded. A refusal of one deployment does not stop the others."""
+        if self._over:
+            return False
+        try:
+            self._forge = self._forge or self._world.deployments(self._source.repository)
+            work(self._forge)
+        except TaskError as error:
+            self._over = not isinstance(error, ForgeError)
+            self._warn(error.rule, error.message, error.hint)
+            return False
+        return True
+
+    def _warn(self, rule: str, message: str, hint: str) -> None:
+        self._problems.append(Problem("", rule, message, hint, "warning"))
+
+
+def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
+    """Return the commit's status: failed if one deployment failed, a success if all succeeded."""
+    names = sorted(one.environment for one in shown)
+    context = f"{CONTEXT}/{names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    states = Counter(one.state for one in shown)
+    said = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
+    if states["failure"]:
+        return CommitStatus(commit, context, "failure", said, run)
+    return CommitStatus(commit, context, "success" if states["success"] == len(shown) else "pending", said, run)
+
+
+def _by_application(landed: Iterable[Landed]) -> Mapping[str, list[Landed]]:
+    found: dict[str, list[Landed]] = {}
+    for one in landed:
+        found.setdefault(one.application.key, []).append(one)
+    return found

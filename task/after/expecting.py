@@ -1,0 +1,101 @@
+"""Finds which images must run after a rollout, where to look if they do not, and what the branch has by now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from task.argocd.running import Expected
+from task.deciding.job import Landed
+from task.deciding.target import resolve, target_of, target_places
+from task.editors import EDITORS
+from task.editors.live import read as read_live
+from task.errors import TaskError
+from task.image import live_image
+from task.landing.ports import Repository
+from task.model import Decision, Image, Reading, Subscription
+from task.once import once
+
+Repositories = Callable[[str, Subscription | None], Repository]
+
+
+def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expected]:
+    """Return the images of one Application that were written, or were there before."""
+    found = []
+    for one in landed:
+        for decision in one.decisions:
+            sub, image = decision.subscription, decision.candidate
+            if not (image.tag or image.digest) or decision.verdict.verdict not in ("update", "unchanged"):
+                continue
+            key, hint = _place(decision)
+            replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
+            found.append(
+                Expected(
+                    image=image,
+                    key=key,
+                    hint=hint,
+                    revision=one.commit,
+                    replaced=replaced.identity if replaced else "",
+                    now=_at_the_tip(decision, repository) if one.commit else _live(decision),
+                )
+            )
+    return found
+
+
+def _place(decision: Decision) -> tuple[str, str]:
+    """Return where to look if the image does not run, and what for: the annotation with its key, or the file."""
+    sub, kind = decision.subscription, decision.kind
+    alias = f"{sub.entry.alias}." if sub.entry.alias else ""
+    section = sub.source.kind or sub.source.section
+    if kind in ("helm-override", "helmvalues") or (kind == "live" and section == "Helm"):
+        key = sub.keys.spec or sub.keys.tag or "image.tag"
+        name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
+        return f"{alias}{name} ({key})", f"does a template of the chart read {key}?"
+    if kind in ("kustomize-override", "kustomization") or (kind == "live" and section == "Kustomize"):
+        name = sub.keys.kustomize_name or sub.entry.image.name
+        more = " Kustomize before 5 misreads tag@digest" if decision.candidate.digest and decision.candidate.tag else ""
+        return f"{alias}kustomize.image-name ({name})", f"do the manifests name {name}?{more}"
+    if kind in ("plugin-override", "live"):
+        key = sub.keys.spec or sub.keys.tag or "its variables"
+        return f"{alias}plugin.image-{'spec' if sub.keys.spec else 'tag'} ({key})", f"does the plugin read {key}?"
+    return decision.current.file or "what was written", "does the Application deploy it?"
+
+
+def _live(decision: Decision) -> Callable[[Mapping[str, Any]], Image | None]:
+    sub = decision.subscription
+    sources = sub.application.sources
+    index = sources.index(sub.source) if sub.source in sources else 0
+
+    def now(item: Mapping[str, Any]) -> Image | None:
+        try:
+            return _image(decision, read_live(item, index, target_of(sub, "live", carry=False)))
+        except TaskError:
+            return None
+
+    return now
+
+
+def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mapping[str, Any]], Image | None]:
+    """Return what the branch has by now. It is read once, because a later commit is the reason for the question."""
+
+    @once
+    def said() -> Image | None:
+        sub = decision.subscription
+        try:
+            found = repository(sub.repo, sub)
+            try:
+                snapshot = found.snapshot(decision.branch, target_places(sub))
+                kind = resolve(sub, snapshot)
+                return _image(decision, EDITORS[kind].read(snapshot.files, target_of(sub, kind)))
+            finally:
+                found.close()
+        except TaskError:
+            return None
+
+    return lambda _item: said()
+
+
+def _image(decision: Decision, now: Reading) -> Image | None:
+    """Return the image of a reading, or None if it has none."""
+    image = decision.candidate
+    return Image(image.name, image.registry, image.repository, now.tag, now.digest) if now.tag or now.digest else None

@@ -1,0 +1,252 @@
+"""After the push: Events on the Applications, a refresh, and waiting for the merge and the rollout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
+
+from task.after.expecting import Repositories, expected
+from task.after.merging import Merges
+from task.after.undo import not_undone
+from task.after.waiting import Descends, all_of, holding, judge_of, watch
+from task.argocd.rollout_display import told
+from task.argocd.rollout_view import parent_of
+from task.argocd.rollouts import Awaited, Judge, RolloutApi, Row, refresh
+from task.argocd.running import Expected, expecting
+from task.deciding.job import Failure, Followed, Landed, Recovery, RolloutEnd
+from task.deciding.move import change_of
+from task.errors import Exit, TaskError
+from task.kubernetes.client import APPLICATIONS, Kubernetes
+from task.kubernetes.events import updated_event
+from task.landing.ports import Forge
+from task.model import Problem
+from task.output.log import Log
+from task.settings import Settings
+from task.urls import normal_url, without_login
+
+Severity = Literal["error", "warning"]
+_LEAST = 1.0  # seconds that have to be left for another wait
+
+
+class Argo(Protocol):
+    """Argo CD, or its cluster, as this run reaches it."""
+
+    environ: Mapping[str, str]
+    log: Log
+    kind: str  # where Applications were read: "cluster", "argocd", or "" for elsewhere
+
+    @property
+    def api(self) -> Callable[[], RolloutApi]:
+        """Reads, patches and refreshes single Applications."""
+
+    @property
+    def patient(self) -> Callable[[], RolloutApi]:
+        """The same for a wait, in which each request is repeated anyway."""
+
+    @property
+    def kubernetes(self) -> Callable[[], Kubernetes]:
+        """The API of the cluster."""
+
+
+class Follow:
+    """What happens in Argo CD once everything has landed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        argo: Argo,
+        forge: Callable[[str], Forge],
+        descends: Descends,
+        repository: Repositories,
+    ) -> None:
+        self._settings, self._argo, self._forge, self._descends = settings, argo, forge, descends
+        self._repository = repository
+        self._given = settings.rollout
+        self._problems: list[Problem] = []
+        self._failures: list[Failure] = []
+        self._ends: dict[str, RolloutEnd] = {}
+        self._late = 0.0  # when the time for rollouts is over
+
+    def __call__(self, landed: Sequence[Landed]) -> Followed:
+        """Refresh and wait. Every failure is a separate problem, because what has landed stays."""
+        self._problems, self._failures, self._ends = [], [], {}
+        there = [one for one in landed if not one.request and one.arrives]
+        written = [one for one in there if one.written]
+        if self._given.kubernetes_events and self._argo.kind == "cluster":
+            self._guarded(lambda: self._events(written), "warning")
+        if self._given.wait:
+            self._wait_for(landed, there, written)
+        elif self._given.refresh and self._argo.kind:
+            self._guarded(lambda: self._refresh(written), "warning")
+        return Followed(tuple(self._problems), tuple(self._failures), tuple(self._ends.values()))
+
+    def back(self, landed: Sequence[Landed]) -> Followed:
+        """Refresh what was rolled back, and see within the time that is left whether it is healthy again.
+
+        Nothing here is an error: the exit code says how the update ended.
+        """
+        self._problems = []
+        there = [one for one in landed if one.arrives and self._follows(one)]
+        left = self._late - time.monotonic()
+        # the wait itself refreshes the Applications that it waits for
+        if self._given.refresh and (left < _LEAST or self._given.refresh_parents):
+            self._guarded(lambda: self._refresh(there), "warning")
+        recoveries = self._recoveries(there, left) if there else ()
+        return Followed(tuple(self._problems), recoveries=recoveries)
+
+    def _recoveries(self, there: Sequence[Landed], left: float) -> tuple[Recovery, ...]:
+        applications = {of[0].application.key: of for of in _by_application(there)}
+        # An Application may have sources of several repositories, and the command waits for one commit.
+        waits = {key: f"image-update wait {key} --revision {of[0].commit}" for key, of in applications.items()}
+        if left < _LEAST:
+            why = "the time of --wait-timeout is over"
+            return tuple(Recovery(key, "unknown", why, hint) for key, hint in waits.items())
+        self._argo.log("info", "waiting until what was rolled back is healthy again")
+        try:
+            rows, errors = self._watched(applications, left)
+        except TaskError as error:
+            return tuple(Recovery(key, "unknown", str(error), hint) for key, hint in waits.items())
+        found = []
+        for row in rows:
+            key = row.application
+            if failed := errors.get(key):
+                found.append(Recovery(key, "unknown", failed.message.removeprefix(f"{key}: "), waits[key]))
+            elif row.state == "synced-and-healthy":
+                found.append(Recovery(key, "healthy", row.warning))
+            elif row.state == "timed-out":
+                found.append(Recovery(key, "late", row.because, waits[key]))
+            else:
+                found.append(Recovery(key, "failed", told(row), row.hint))
+        return tuple(found)
+
+    def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
+        try:
+            work()
+        except TaskError as error:
+            self._tell(error, severity)
+
+    def _tell(self, error: TaskError, severity: Severity) -> None:
+        code = int(error.exit) if severity == "error" else 0
+        self._problems.append(Problem("", error.rule, str(error), error.hint, severity, exit=code))
+
+    def _events(self, written: Sequence[Landed]) -> None:
+        kubernetes = self._argo.kubernetes()
+        for members in _by_application(written):
+            app = members[0].application
+            item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
+            if item is not None:
+                updates = [two for one in members for two in one.decisions if two.verdict.verdict == "update"]
+                changes = [change_of(two) for two in updates]
+                kubernetes.post(updated_event(item["metadata"], changes, time.time()))
+
+    def _refresh(self, landed: Sequence[Landed]) -> None:
+        keys = [(one.application.namespace, one.application.name) for one in landed]
+        refresh(self._argo.api(), keys, self._argo.log)
+        refresh(self._argo.api(), self._parents(landed), self._argo.log)
+
+    def _parents(self, landed: Sequence[Landed]) -> list[tuple[str, str]]:
+        """Return the parents of the Applications that were written (app of apps), if they are to be refreshed."""
+        if not self._given.refresh_parents:
+            return []
+        api = self._argo.api()
+        keys = dict.fromkeys((one.application.namespace, one.application.name) for one in landed)
+        parents = (parent_of(api.get_application(*key), self._settings.sources.argocd_namespace) for key in keys)
+        return [one for one in parents if one is not None]
+
+    def _wait_for(self, landed: Sequence[Landed], there: Sequence[Landed], written: Sequence[Landed]) -> None:
+        """Wait for pull requests to be merged, and then for all rollouts."""
+        requested = [one for one in landed if one.request]
+        # the wait itself refreshes the Applications that it waits for
+        if self._given.refresh and (requested or self._given.refresh_parents):
+            self._guarded(lambda: self._refresh(written), "warning")
+        merged, unmerged = self._merged(requested) if requested else ([], [])
+        for error in unmerged:
+            self._tell(error, "error")
+        awaited = [one for one in (*there, *merged) if self._follows(one)]
+        for one in landed:
+            if one not in there and not one.request:
+                head = next(two.head for two in one.decisions if two.head)
+                self._untold(one, f"nothing is rolled out before {head} is merged")
+        if awaited:
+            self._guarded(lambda: self._wait(awaited), "error")
+        there_now = {(one.application.key, one.repo) for one in merged}
+        for key, repo in ((one.application.key, one.repo) for one in requested):
+            if key in self._ends and (key, repo) not in there_now:  # only a part of it has landed
+                self._ends[key] = RolloutEnd(key, succeeded=False, because="a pull request of it is not merged")
+
+    def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
+        return Merges(self._forge, time.monotonic() + self._given.wait_timeout, self._argo.log)(requested)
+
+    def _follows(self, one: Landed) -> bool:
+        """Tell whether a source of the Application is from the repository that was written."""
+        url = normal_url(one.repo)
+        if not one.commit or any(normal_url(source.repo) == url for source in one.application.sources):
+            return True
+        self._untold(one, f"none of its sources is of {without_login(one.repo)}")
+        return False
+
+    def _untold(self, one: Landed, why: str) -> None:
+        hint = "wait for what deploys it: image-update wait APP --revision SHA"
+        self._problems.append(Problem(one.application.key, "rollout", f"not waited for: {why}", hint, "warning"))
+
+    def _watched(
+        self, applications: Mapping[str, Sequence[Landed]], limit: float
+    ) -> tuple[tuple[Row, ...], Mapping[str, TaskError]]:
+        """Wait for the rollouts of these Applications, as `watch` does."""
+        awaited = []
+        for of in applications.values():
+            judge = all_of([self._judge(one) for one in of])
+            if self._given.expect_image:
+                judge = _running(judge, expected(of, self._repository))
+            awaited.append(Awaited(of[0].application.namespace, of[0].application.name, judge))
+        argo = self._argo
+        return watch(argo.patient(), awaited, limit, argo.environ, argo.log, refresh=self._given.refresh)
+
+    def _wait(self, landed: Sequence[Landed]) -> None:
+        applications = {of[0].application.key: of for of in _by_application(landed)}
+        self._late = time.monotonic() + self._given.wait_timeout
+        rows, errors = self._watched(applications, self._given.wait_timeout)
+        bad = 0
+        for row in rows:
+            key = row.application
+            if error := errors.get(key):
+                message = error.message.removeprefix(f"{key}: ")
+                self._problems.append(Problem(key, error.rule, message, error.hint, exit=int(error.exit)))
+            elif row.state != "synced-and-healthy":
+                self._problems.append(Problem(key, "rollout", told(row), row.hint, exit=int(Exit.ROLLOUT)))
+                self._ends[key] = RolloutEnd(key, succeeded=False, because=told(row))
+                if row.begun and row.state in ("failed", "timed-out"):
+                    self._failures.append(Failure(tuple(applications[key]), told(row)))
+                elif self._settings.undo.on_failure == "rollback":
+                    self._problems.append(not_undone(key, "no sync of what was written has begun and failed"))
+            else:
+                self._ends[key] = RolloutEnd(key, succeeded=True, because=row.because)
+                if row.warning:
+                    self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
+            bad += row.state != "synced-and-healthy"
+        if bad and len(rows) > 1:
+            self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
+
+    def _judge(self, one: Landed) -> Judge:
+        """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
+        if not one.commit:
+            return judge_of(lambda _any: True, spec=True)
+        sub = one.decisions[0].subscription
+        return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
+
+
+def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
+    """Accept a rollout only if these images run, too."""
+    return lambda item, *seen: expecting(judge(item, *seen), item, images)
+
+
+def _by_application(landed: Sequence[Landed]) -> list[list[Landed]]:
+    """Return each Application once. If something was written in a repository, only that counts there."""
+    apps: dict[str, list[Landed]] = {}
+    for one in landed:
+        apps.setdefault(one.application.key, []).append(one)
+    return [
+        [one for one in of if one.written or not any(two.written for two in of if two.repo == one.repo)]
+        for of in apps.values()
+    ]

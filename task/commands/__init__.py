@@ -1,0 +1,1 @@
+"""What the other commands ask for, beside the event of a build."""

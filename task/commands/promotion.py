@@ -1,0 +1,302 @@
+"""Pure code for `promote`: pairs sources with targets, and turns the versions of sources into asks.
+
+The version of a source comes from Git (`source_versions`). Each target decides by its own rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import translate
+from glob import escape
+from itertools import chain
+
+from task.annotations.narrow import Narrow, check_selector, considered, is_glob
+from task.deciding.ask import Ask, all_live, live_reading
+from task.deciding.job import Promotion
+from task.errors import Exit, TaskError, UsageError
+from task.model import Application, Build, Decision, Image, Problem, Subscribed, Subscription, Verdict
+from task.pipeline.match import Matched, asks_for_images, siblings_of
+from task.pipeline.overlooked import unknown_names
+from task.urls import host_and_path
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class SourceVersion:
+    """The version and build of one entry of a source, or the error why they are unknown."""
+
+    subscription: Subscription
+    image: Image
+    build: Build = Build()
+    error: TaskError | None = None
+
+    @property
+    def source(self) -> str:
+        """The key of the source's Application, for reports."""
+        return self.subscription.application.key
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One target, and the entries of sources that may give it a version."""
+
+    target: Subscribed
+    givers: tuple[tuple[Subscription, ...], ...]  # for each subscription of the target
+    of_broken: tuple[Subscription, ...] = ()  # entries of sources for broken entries of the target
+
+
+def check_promotion(promotion: Promotion) -> None:
+    """Raise `UsageError` for an unreadable pattern or selector, before any server is asked."""
+    for flag, selector in (
+        ("--from-selector", promotion.source_selector),
+        ("--to-selector", promotion.target_selector),
+    ):
+        try:
+            check_selector(Narrow(selector=selector))
+        except UsageError as error:
+            raise UsageError(error.message.replace("--selector", flag, 1), hint=error.hint) from None
+    known = ", ".join(f"{{{name}}}" for name in _facts(Application("", "", {}, ())))
+    for pattern in promotion.targets:
+        for name in _PLACEHOLDER.findall(pattern):
+            if name not in _facts(Application("", "", {}, ())):
+                raise UsageError(f"--to: nothing is known as {{{name}}} in {pattern!r}", hint=f"write one of {known}")
+        if set(_PLACEHOLDER.sub("", pattern)) & {"{", "}"}:
+            raise UsageError(f"--to: a brace is missing, or one too many, in {pattern!r}", hint=f"write one of {known}")
+
+
+def _facts(source: Application) -> Mapping[str, str]:
+    """Return the placeholders for `--to`, with their values for a source."""
+    return {"namespace": source.namespace, "name": source.name, "project": source.project}
+
+
+def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[list[Pair], list[Problem]]:
+    """Return a pair for each target, and an error if no Application matches one of the sides.
+
+    No Application is its own source.
+    """
+    apps = [one.application for one in subscribed]
+    wanted = Narrow(promotion.sources, selector=promotion.source_selector)
+    sources = [one for one in subscribed if considered(one.application, wanted)]
+    problems = list(unknown_names(promotion.sources, apps, strict=not sources))
+    if not sources:
+        return [], problems or [_nobody("--from-selector", promotion.source_selector)]
+    giving = _giving([one.application for one in sources], apps, promotion)
+    fed = _fed(giving)
+    givers = _Givers([sub for one in sources for sub in one.subscriptions], giving, promotion)
+    pairs = [givers.pair(one) for one in subscribed if one.application.key in fed]
+    plain = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
+    problems += unknown_names(plain, apps, strict=not pairs)
+    if not (pairs or problems):
+        problems.append(_no_target(promotion, apps, giving))
+    for name in promotion.images:
+        if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
+            hint = "name an alias of the annotation image-list, or the image as it is written there"
+            problems.append(Problem("", "annotation", f"--image {name}: no source has it", hint))
+    return pairs, problems
+
+
+def _giving(
+    sources: Sequence[Application], apps: Sequence[Application], promotion: Promotion
+) -> Mapping[str, frozenset[str]]:
+    """Return the targets of each source. Sources with the same targets share one set."""
+    called: dict[str, list[Application]] = {}
+    for app in apps:
+        called.setdefault(app.name, []).append(app)
+    selected = frozenset(app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector)))
+    shared: dict[tuple[str, ...], frozenset[str]] = {}
+    found = {}
+    for source in sources:
+        filled = tuple(_filled(pattern, source) for pattern in promotion.targets)
+        if filled not in shared:
+            fitting = [_fitting(pattern, source, apps, called) for pattern in promotion.targets]
+            shared[filled] = selected.intersection(set().union(*fitting)) if fitting else selected
+        found[source.key] = shared[filled]
+    return found
+
+
+def _filled(pattern: str, source: Application, spelled: Callable[[str], str] = str) -> str:
+    """Return a pattern of `--to` with the values of one source."""
+    return _PLACEHOLDER.sub(lambda found: spelled(_facts(source)[found[1]]), pattern)
+
+
+def _fitting(
+    pattern: str, source: Application, apps: Sequence[Application], called: Mapping[str, Sequence[Application]]
+) -> set[str]:
+    """Return the Applications that match a pattern of `--to`. A source's name is never taken for a glob.
+
+    A name that is no glob is looked up in `called`, because there may be thousands of sources with their own patterns.
+    """
+    name = pattern.rpartition("/")[2]
+    among = apps if is_glob(name) else called.get(_filled(name, source), ())
+    fits = re.compile(translate(_filled(pattern, source, escape))).match
+    return {app.key for app in among if fits(app.key if "/" in pattern else app.name)}
+
+
+def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
+    """Return the Applications that get a version from another one."""
+    givers: dict[frozenset[str], list[str]] = {}
+    for source, targets in giving.items():
+        givers.setdefault(targets, []).append(source)
+    fed: set[str] = set()
+    for targets, members in givers.items():
+        fed |= targets if len(members) > 1 else targets - {members[0]}
+    return fed
+
+
+class _Givers:
+    """The entries of all sources, by image, and by alias if `--image` names it."""
+
+    def __init__(
+        self, entries: Iterable[Subscription], giving: Mapping[str, frozenset[str]], promotion: Promotion
+    ) -> None:
+        self._giving = giving
+        self._by_image: dict[str, list[Subscription]] = {}
+        self._by_alias: dict[str, list[Subscription]] = {}
+        for one in entries:
+            if _named(one, promotion.images):
+                self._by_image.setdefault(one.entry.image.identity, []).append(one)
+            if one.entry.alias in promotion.images:
+                self._by_alias.setdefault(one.entry.alias, []).append(one)
+
+    def pair(self, target: Subscribed) -> Pair:
+        """Return a target with the entries of sources for it."""
+        broken = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
+        return Pair(
+            target,
+            tuple(tuple(self._of(target, sub)) for sub in target.subscriptions),
+            tuple(one for image in broken for one in self._to(target, self._by_image.get(image, ()))),
+        )
+
+    def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
+        """Return the entries with the same image (and alias, if there are several), else those with the named alias."""
+        same = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
+        if not same:
+            return self._to(target, self._by_alias.get(sub.entry.alias, ()))
+        return [one for one in same if one.entry.alias == sub.entry.alias] or same
+
+    def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
+        key = target.application.key
+        return [one for one in entries if (source := one.application.key) != key and key in self._giving[source]]
+
+
+def _no_target(promotion: Promotion, apps: Iterable[Application], giving: Mapping[str, frozenset[str]]) -> Problem:
+    """Return the error that no Application gets a version: by which option, or because it would be its own source."""
+    selector, patterns = promotion.target_selector, " ".join(promotion.targets)
+    if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
+        return _nobody("--to-selector", selector)
+    flag, text = ("--to", patterns) if patterns else ("--to-selector", selector)
+    if any(giving.values()):
+        hint = "name other Applications, for example production/{name}"
+        message = f"{flag}: {text!r} fits only the source itself, and no Application is its own source"
+        return Problem("", "source", message, hint, exit=int(Exit.CONFIGURATION))
+    if patterns and selector:
+        return _nobody("--to and --to-selector", f"{patterns} {selector}")
+    return _nobody(flag, text)
+
+
+def _nobody(flag: str, text: str) -> Problem:
+    hint = "see what --applications reads; only Applications with an image-list count"
+    return Problem("", "source", f"{flag}: no Application fits {text!r}", hint, exit=int(Exit.CONFIGURATION))
+
+
+def _named(sub: Subscription, names: Sequence[str]) -> bool:
+    return not names or bool({sub.entry.alias, sub.entry.image.name, sub.entry.image.identity} & set(names))
+
+
+def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
+    """Return the entries of sources whose version matters to a target, each once."""
+    every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
+    return list({id(one): one for one in every}.values())
+
+
+def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promotion: Promotion) -> Matched:
+    """Return an ask for each entry that gets a version, and a decision for each that gets none.
+
+    Raises `UsageError` if sources have different versions for one target.
+    """
+    by_entry = {id(one.subscription): one for one in known}
+    asks: list[Ask] = []
+    decisions: list[Decision] = []
+    problems: list[Problem] = []
+    for pair in pairs:
+        target = pair.target
+        for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
+            if giving:
+                givers = [by_entry[id(one)] for one in giving]
+                found = _ask(sub, _one_of(sub, givers), target, promotion)
+                refusal = _refusal(found, givers, promotion)
+                decisions += [refusal] if refusal else []
+                asks += [] if refusal else [found]
+        images = [by_entry[id(one)].image for one in (*chain.from_iterable(pair.givers), *pair.of_broken)]
+        flawed = asks_for_images([replace(target, subscriptions=())], images)
+        decisions += flawed.decisions
+        problems += flawed.problems
+    return Matched(tuple(asks), tuple(decisions), tuple(problems))
+
+
+def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion: Promotion) -> Ask:
+    image = replace(sub.entry.image, tag=given.image.tag, digest=given.image.digest)
+    # The build comes from a state file, which other people can write: its URL must not be contacted, nor shown.
+    ours = promotion.repository
+    same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
+    build = replace(given.build, repository=ours if same else "")
+    return Ask(sub, (image,), siblings=siblings_of(sub, target), build=build, source=given.source)
+
+
+def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
+    """Return the version that all have, with the most details. Raises `UsageError` if they differ."""
+    known = [one for one in givers if one.error is None] or givers
+    best = max(known, key=lambda one: (bool(one.image.digest), one.build != Build()))
+    for one in known:
+        if not _alike(one.image, best.image):
+            first, second = sorted((one, best), key=lambda given: given.source)
+            raise UsageError(
+                f"{sub.application.key} would get two versions of {sub.entry.image.name}: {first.image.version} of "
+                f"{first.source} and {second.image.version} of {second.source}",
+                hint="let --from name one of them, or tell them apart by {namespace}, {name} or {project} in --to",
+            )
+    return best
+
+
+def _alike(one: Image, other: Image) -> bool:
+    """Tell whether two images have the same version. If both have a digest, it decides."""
+    return one.tag == other.tag and (not (one.digest and other.digest) or one.digest == other.digest)
+
+
+def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) -> Decision | None:
+    """Return the decision about a target if its source cannot or may not give its version, else None."""
+    current = live_reading(ask.subscription)
+    for one in givers:
+        if one.error:
+            because = f"{one.source}: {one.error.message}"
+            verdict = Verdict("error", one.error.rule, because, one.error.hint, int(one.error.exit))
+            return Decision(ask.subscription, ask.offered, verdict, current, source=ask.source)
+        if promotion.healthy and (why := unhealthy(one)):
+            verdict = Verdict("refuse", "not-healthy", f"{one.source} {why}")
+            return Decision(ask.subscription, ask.offered, verdict, current, source=ask.source)
+    return None
+
+
+def unhealthy(one: SourceVersion) -> str:
+    """Return why a source is not Synced and Healthy with the version in Git, or "" if it is."""
+    app = one.subscription.application
+    if not (app.sync or app.health):
+        return "has no status of Argo CD: read Applications from cluster or argocd"
+    if app.sync != "Synced":
+        return f"is not synced: Argo CD says {app.sync or 'nothing'}"
+    if app.health != "Healthy":
+        return f"is not healthy: Argo CD says {app.health or 'nothing'}"
+    running = all_live(one.subscription)
+    if any(_runs(one.image, image) for image in running):
+        return ""
+    versions = ", ".join(dict.fromkeys(image.version for image in running)) or "nothing of it"
+    return f"does not run {one.image.version}: Argo CD says {versions}"
+
+
+def _runs(wanted: Image, running: Image) -> bool:
+    if wanted.digest and running.digest:
+        return wanted.digest == running.digest
+    return bool(wanted.tag) and wanted.tag == running.tag

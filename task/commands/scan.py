@@ -1,0 +1,173 @@
+"""`scan`: finds the newest tag for each entry in the registries, and continues as if it had just been built.
+
+It needs few requests. Each repository is listed once. Creation times are asked only if they decide, and platforms only
+from the newest tag down to the first that fits. All other questions are asked as for the other commands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from task.deciding.ask import Ask, first_live, live_reading
+from task.deciding.job import Job, Terms
+from task.deciding.questions import question_about, registry_error, suits
+from task.errors import TaskError
+from task.landing.ports import World
+from task.model import Answer, Decision, Fact, Policy, Question, Verdict
+from task.pipeline.batches import by_repository, left_out
+from task.pipeline.match import Matched, asks_for_all
+from task.pipeline.overlooked import Seen
+from task.policy.judge import objection
+from task.policy.pick import dates_needed, ranked
+
+Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
+AT_ONCE = 8  # how many tags of one repository are examined at a time after the newest one
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Asks that choose from the same tags by the same rules."""
+
+    asks: tuple[Ask, ...]
+    tags: tuple[str, ...] = ()
+    dates: Mapping[str, str] = field(default_factory=dict)
+    error: TaskError | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The rules that these asks share."""
+        return self.asks[0].subscription.policy
+
+    def about(self, tag: str) -> Question:
+        """Return a question about one of the tags."""
+        sub = self.asks[0].subscription
+        return question_about(sub, replace(sub.entry.image, tag=tag, digest=""))
+
+
+def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
+    """Return the asks of `scan`: the newest allowed tags in the registries."""
+    matched = asks_for_all(seen.subscribed)
+    within = [ask for members in by_repository(matched, job) for ask in members]
+    live = () if job.only else matched.live
+    problems = (*left_out(matched, job), *matched.problems)
+    return job, scanned(replace(matched, asks=(*within, *live), problems=problems), job.terms, world.registry)
+
+
+def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
+    """Return the asks, each with its newest tag, and a decision for each ask without one."""
+    ready = {id(ask): now for ask in matched.asks if (now := _without_asking(ask, terms))}
+    choices = _dated(_listed([ask for ask in matched.asks if id(ask) not in ready], registry), registry)
+    fitting = _fitting([one for one in choices if one.error is None], registry)
+    decisions: list[Decision] = []
+    for choice in choices:
+        tag, error = fitting.get(id(choice), ("", choice.error))
+        if tag and not error:
+            ready |= {id(ask): _with(ask, tag) for ask in choice.asks}
+        else:
+            decisions += _without_a_tag(choice, error)
+    asks = tuple(ready[id(ask)] for ask in matched.asks if id(ask) in ready)
+    return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions))
+
+
+def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
+    """Return the ask if no list of tags can change its decision, else None. With `digest`, the tag is known."""
+    sub = ask.subscription
+    if sub.suspended or (terms.require_live and not first_live(sub)):
+        return ask
+    return _with(ask, sub.policy.constraints[0]) if sub.policy.strategy == "digest" and sub.policy.constraints else None
+
+
+def _with(ask: Ask, tag: str) -> Ask:
+    return replace(ask, candidates=(replace(ask.subscription.entry.image, tag=tag, digest=""),))
+
+
+def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
+    """List the tags of each repository once."""
+    groups: dict[tuple[Question, Policy], list[Ask]] = {}
+    for ask in asks:
+        sub = ask.subscription
+        secret = sub.policy.pull_secret
+        image = replace(sub.entry.image, tag="", digest="")
+        listing = Question(image, ("tags",), (), secret, sub.application.namespace if secret else "")
+        groups.setdefault((listing, sub.policy), []).append(ask)
+    answers = registry(tuple(dict.fromkeys(listing for listing, _ in groups))) if groups else {}
+    return [
+        Choice(tuple(members), answers[listing].tags, error=answers[listing].error)
+        for (listing, _), members in groups.items()
+    ]
+
+
+def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
+    """Add the creation times if they decide. A tag that was deleted since it was listed is left out."""
+    needed = {id(one): dates_needed(one.tags, one.policy) for one in choices}
+    about: dict[tuple[int, str], Question] = {}
+    for one in choices:
+        facts: tuple[Fact, ...] = ("created", "platforms") if one.policy.platforms else ("created",)  # of one manifest
+        about |= {(id(one), tag): replace(one.about(tag), facts=facts) for tag in needed[id(one)]}
+    answers = registry(tuple(dict.fromkeys(about.values()))) if about else {}
+    found = []
+    for one in choices:
+        of_tags = {tag: answers[about[id(one), tag]] for tag in needed[id(one)]}
+        error = one.error or next((answer.error for answer in of_tags.values() if answer.error), None)
+        gone = {tag for tag, answer in of_tags.items() if not answer.exists}
+        dates = {tag: answer.created for tag, answer in of_tags.items()}
+        left = tuple(tag for tag in one.tags if tag not in gone)
+        found.append(replace(one, tags=left, dates=dates, error=error))
+    return found
+
+
+def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[str, TaskError | None]]:
+    """Return the tag of each choice, or an error: the newest for one of its platforms, else simply the newest."""
+    orders = {id(one): ranked(one.tags, one.policy, one.dates) for one in choices}
+    found = {key: (next(iter(job), ""), None) for key, job in orders.items()}
+    settled: dict[int, tuple[str, TaskError | None]] = {**found}
+    left, start, size = [one for one in choices if one.policy.platforms and orders[id(one)]], 0, 1
+    while left:
+        parts = {id(one): orders[id(one)][start : start + size] for one in left}
+        every = ((one, tag) for one in left for tag in parts[id(one)])
+        about = {(id(one), tag): replace(one.about(tag), facts=("platforms",)) for one, tag in every}
+        answers = registry(tuple(dict.fromkeys(about.values())))
+        for one in left:
+            looked_at = [(tag, answers[about[id(one), tag]]) for tag in parts[id(one)]]
+            wanted = one.policy.platforms
+            first = next(
+                (
+                    (tag, answer)
+                    for tag, answer in looked_at
+                    if answer.error or (answer.exists and suits(wanted, answer.platforms))
+                ),
+                None,
+            )
+            if first:
+                settled[id(one)] = (first[0], first[1].error)
+                orders[id(one)] = ()
+        start, size = start + size, AT_ONCE
+        left = [one for one in left if orders[id(one)][start:]]
+    return settled
+
+
+def _without_a_tag(choice: Choice, error: TaskError | None) -> list[Decision]:
+    """Return the refusals or errors of asks for which no tag was found."""
+    example, verdict = ("", Verdict("error", "registry", "")) if error else _none(choice)
+    found = []
+    for ask in choice.asks:
+        offered = ask if error else _with(ask, example)
+        decision = Decision(ask.subscription, offered.offered, verdict, live_reading(ask.subscription))
+        found.append(registry_error(decision, error) if error else decision)
+    return found
+
+
+def _none(choice: Choice) -> tuple[str, Verdict]:
+    """Return why no tag is admitted: the rule that refuses most of them, with one of those tags as an example."""
+    sub = choice.asks[0].subscription
+    if not choice.tags:
+        return "", Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")
+    refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
+    if not refusals:
+        return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
+    rule = Counter(no.rule for _, no in refusals).most_common(1)[0][0]
+    tag, example = max((tag, no.because) for tag, no in refusals if no.rule == rule)
+    many = f"none of the {len(choice.tags)} tags in the registry is" if len(choice.tags) > 1 else "the only tag is not"
+    return tag, Verdict("refuse", rule, f"{many} admitted: {example}")

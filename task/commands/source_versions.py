@@ -1,0 +1,105 @@
+"""`promote`: reads from Git which versions the sources have, and which builds, and offers them to the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from task.commands.promotion import SourceVersion, asks_to_promote, pairs_of, wanted
+from task.deciding.ask import Ask, live_reading
+from task.deciding.decide import places, reading, state_of
+from task.deciding.job import Job, Promotion, Terms
+from task.deciding.weigh import key_of
+from task.errors import SourceError, TaskError
+from task.landing.ports import World
+from task.model import Build, Image, Memory, Problem, Snapshot, Subscription, Written
+from task.pipeline.batches import at_once, by_branch, by_login, by_repository
+from task.pipeline.match import Matched
+from task.pipeline.overlooked import Seen
+from task.templates.trailers import build_trailers, commit_references
+
+
+def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
+    """Return the version of each entry, reading several repositories at the same time. A failure concerns one entry."""
+    found = [_known(sub, live_reading(sub).tag, live_reading(sub).digest) for sub in subs if sub.method != "git"]
+    asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
+    groups = by_login(by_repository(Matched(asks, (), ()), replace(job, only=())), world)
+    for of_group in at_once(lambda asks: _of_repository(asks, job.terms, world), groups):
+        found += of_group
+    return found
+
+
+def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[SourceVersion]:
+    """Return the versions of the entries in one repository."""
+    first = asks[0].subscription
+    try:
+        repository = world.repository(first.repo, first)
+    except TaskError as error:
+        return [_unknown(ask.subscription, error) for ask in asks]
+    try:
+        found = []
+        for base, members in by_branch(repository, asks).items():
+            snapshot = repository.snapshot(base, (place for ask in members for place in places(ask)))
+            found += [_version(snapshot, ask.subscription, terms) for ask in members]
+        return found
+    except TaskError as error:
+        return [_unknown(ask.subscription, error) for ask in asks]
+    finally:
+        repository.close()
+
+
+def _version(snapshot: Snapshot, sub: Subscription, terms: Terms) -> SourceVersion:
+    try:
+        now = reading(snapshot, sub, terms)
+        memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
+    except TaskError as error:
+        return _unknown(sub, error)
+    if not (now.tag or now.digest):  # Git has no version
+        now = live_reading(sub)
+    # The state remembers the newest build, and after a rollback Git says another one.
+    known = memory.written or Written()
+    same = known.tag == now.tag and (not (known.digest and now.digest) or known.digest == now.digest)
+    return _known(sub, now.tag, now.digest or known.digest if same else now.digest, known.build if same else Build())
+
+
+def _known(sub: Subscription, tag: str, digest: str, build: Build = Build()) -> SourceVersion:
+    if not (tag or digest):
+        error = SourceError(
+            f"neither Git nor the cluster has a version of {sub.entry.image.name}",
+            hint="wait for the first build of the source, or name another source with --from",
+        )
+        return _unknown(sub, error)
+    return SourceVersion(sub, replace(sub.entry.image, tag=tag, digest=digest), build)
+
+
+def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
+    bare: Image = replace(sub.entry.image, tag="", digest="")
+    return SourceVersion(sub, bare, error=error)
+
+
+def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
+    """Return the asks of `promote`: versions of sources, for their targets. Raises `UsageError` if they conflict."""
+    promotion = job.promotion or Promotion()
+    pairs, problems = pairs_of(seen.subscribed, promotion)
+    known = source_versions(wanted(pairs), job, world)
+    matched = asks_to_promote(pairs, known, promotion)
+    if pairs and not (problems or matched.asks or matched.decisions):
+        hint = "both sides have to track the same image; or name an alias that both have: --image ALIAS"
+        problems.append(Problem("", "untracked", "no target tracks an image of its source", hint, "warning"))
+    matched = replace(matched, problems=(*problems, *matched.problems))
+    return with_promoted(job, matched, world), matched
+
+
+def with_promoted(job: Job, matched: Matched, world: World) -> Job:
+    """Return the job with the promoted images, and with their source commit if all have the same."""
+    offered = [*(ask.offered for ask in matched.asks), *(one.candidate for one in matched.decisions)]
+    images = tuple(dict.fromkeys(image for image in offered if image.version))
+    builds = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
+    commit, repository = builds.pop() if len(builds) == 1 else ("", "")
+    of_build = build_trailers(commit, references=commit_references(commit, repository))
+    wording = replace(job.wording, trailers=(*of_build, *job.wording.trailers))
+    deployed = replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
+    if job.deployed and not deployed and matched.asks:
+        why = f"the sources' state does not say which one commit of {job.deployed.repository} was built"
+        world.log("warning", f"deployments are not shown: {why}")
+    return replace(job, images=images, wording=wording, deployed=deployed)

@@ -1,0 +1,196 @@
+"""`status`: shows each image in Git, running, in the registry, held, proposed, and written before. It only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from task import shutdown
+from task.commands.image_status import image_status, paths_of, unread, versions_to_read, with_history, without_git
+from task.commands.open_requests import with_requests
+from task.commands.scan import scanned
+from task.deciding.ask import Ask, failed_asks
+from task.deciding.decide import places
+from task.deciding.job import Job
+from task.deciding.questions import question_about
+from task.errors import TargetError, TaskError
+from task.landing.contention import Contention
+from task.landing.gathering import gatherer
+from task.landing.governed import CONFIG, Governed, govern
+from task.landing.live import patch, said_live
+from task.landing.ports import Batch, World
+from task.model import Decision, ImageStatus, Problem, Status, Verdict
+from task.output.outcome import exit_code
+from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
+from task.pipeline.deliver import branch_of_requests, prepare
+from task.pipeline.discover import discover
+from task.pipeline.match import Matched, asks_for_all, asks_for_images
+
+
+@dataclass(frozen=True)
+class Look:
+    """What to read beyond Git and what runs."""
+
+    newest: bool = False  # the newest tags in the registries
+    builds: int = 5  # how many of the last builds
+    requests: bool = False  # open pull requests, even if no Application asks for them
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What is known about some images, and the problems."""
+
+    rows: tuple[ImageStatus, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def status(job: Job, world: World, look: Look) -> Status:
+    """Return the status of the images of these Applications, or only of `job.images`. `job` must be dry."""
+    seen, problems = discover(job, world)
+    matched = asks_for_images(seen.subscribed, job.images) if job.images else asks_for_all(seen.subscribed)
+    problems += matched.problems + tuple(_problem(one) for one in matched.decisions)
+    problems += left_out(matched, job)
+    groups = by_login(by_repository(matched, job), world)
+    found = at_once(lambda asks: _of_repository(asks, job, world, look), groups)
+    if not job.only:
+        found += [_of_live(ask, job, world) for ask in matched.live]
+    rows = [row for one in found for row in one.rows]
+    for one in found:
+        problems += one.problems
+    if look.newest:
+        rows, more = _with_newest(rows, job, world)
+        problems += more
+    rows.sort(key=lambda row: (row.subscription.application.key, row.subscription.entry.alias, row.subscription.path))
+    problems = tuple(dict.fromkeys(problems))
+    return Status(tuple(rows), problems, seen.considered, shutdown.code() or int(exit_code((), problems)))
+
+
+def _problem(decision: Decision) -> Problem:
+    key, verdict = decision.subscription.application.key, decision.verdict
+    return Problem(key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
+
+
+def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _Rows:
+    try:
+        repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
+    except TaskError as error:
+        return _unread(asks, error)
+    try:
+        rows: tuple[ImageStatus, ...] = ()
+        problems: tuple[Problem, ...] = ()
+        for base, members in by_branch(repository, asks).items():
+            found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
+            rows, problems = rows + found.rows, problems + found.problems
+        return _Rows(rows, problems)
+    except TaskError as error:
+        return _unread(asks, error)
+    finally:
+        repository.close()
+
+
+def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
+    """Return what is known without Git. The error is reported once for each Application."""
+    subs = [ask.subscription for ask in asks]
+    return _Rows(tuple(map(without_git, subs)), tuple(dict.fromkeys(unread(sub, error) for sub in subs)))
+
+
+def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
+    expected = branch_of_requests(batch) if job.images else ""
+    wanted = (place for ask in batch.asks for place in places(ask))
+    snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
+    rows: list[ImageStatus] = []
+    problems: list[Problem] = []
+    governed, broken = Governed(batch.asks, snapshot, job.wording), None
+    try:
+        governed = govern(batch.asks, snapshot, batch.repository, job)
+    except TargetError as error:  # of the repository's config: what Git says is shown all the same
+        broken = error
+        problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
+    batch, snapshot = replace(batch, asks=governed.asks), governed.snapshot
+    for ask in batch.asks:
+        row, wrong = image_status(snapshot, ask.subscription, job.terms)
+        rows.append(row)
+        problems += wrong
+
+    if job.images:
+        contention = Contention(f"moving {batch.base}", job.deadline, world)
+        gather = gatherer(batch, job, world)
+        if broken:
+            decisions = failed_asks(batch.asks, broken, job.terms).decisions
+        else:
+            _heads, commits, settled = prepare(batch, governed, gather, contention, job, world)
+            decisions = (*settled, *(one for prepared in commits for one in prepared.decisions))
+        verdicts = {id(one.subscription): one.verdict for one in decisions}
+        rows = [replace(row, would=verdicts.get(id(row.subscription))) for row in rows]
+
+    if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
+        rows, unseen = with_requests(rows, batch, world)
+        problems += unseen
+
+    if look.builds and rows:
+        most = versions_to_read(look.builds)
+        try:
+            versions = batch.repository.written(
+                snapshot.branch, tuple(path for row in rows for path in paths_of(row)), most
+            )
+            rows = [with_history(row, snapshot, versions, look.builds, job.terms) for row in rows]
+        except TaskError as error:
+            because = f"the history of {snapshot.branch} is not known: {error.message}"
+            problems.append(Problem("", error.rule, because, error.hint, exit=int(error.exit)))
+    return _Rows(tuple(rows), tuple(problems))
+
+
+def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
+    """Return the status of an Application that is patched live, about which Git says nothing."""
+    row = replace(without_git(ask.subscription), kind="live")
+    would: Verdict | None = None
+    if job.images:
+        would = patch([ask], job, world).decisions[0].verdict
+    live = world.live()
+    if live is None:
+        because = "what the live Application says is not known: these Applications come from files"
+        hint = "use --applications cluster or argocd"
+        key = ask.subscription.application.key
+        return _Rows((replace(row, would=would),), (Problem(key, "source", because, hint, "warning"),))
+    try:
+        _manifest, _version, said = said_live(ask.subscription, live)
+    except TaskError as error:
+        return _Rows((replace(row, would=would),), (unread(ask.subscription, error),))
+    return _Rows((replace(row, read=True, in_git=said, would=would),))
+
+
+def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
+    """Add the newest tag that the rules admit to each row, and return why there is none."""
+    asks = tuple(Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows)
+    found = scanned(Matched(asks, (), ()), job.terms, world.registry)
+    newest = {id(ask.subscription): ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
+    pinned = {
+        id(row): replace(question_about(row.subscription, newest[id(row.subscription)]), facts=("digest",))
+        for row in rows
+        if id(row.subscription) in newest
+        and (row.in_git.digest or row.subscription.policy.pin_digest or row.subscription.policy.strategy == "digest")
+    }
+    answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
+    problems = [_no_tag(one) for one in found.decisions]
+    unanswered = {id(one.subscription) for one in found.decisions if one.verdict.verdict == "error"}
+    made = []
+    for row in rows:
+        image = newest.get(id(row.subscription))
+        if image and (question := pinned.get(id(row))):
+            answer, app = answers[question], row.subscription.application.key
+            if answer.error:
+                problems.append(unread(row.subscription, answer.error))
+                unanswered.add(id(row.subscription))
+            elif not answer.exists:
+                because = f"the registry has no {image.reference}"
+                problems.append(Problem(app, "not-in-registry", because, severity="warning"))
+            image = replace(image, digest=answer.digest) if answer.exists else None
+        made.append(replace(row, newest=image, unanswered=id(row.subscription) in unanswered))
+    return made, tuple(problems)
+
+
+def _no_tag(decision: Decision) -> Problem:
+    """Return why an entry has no newest tag: the registry did not answer, or the rules admit none of its tags."""
+    problem = _problem(decision)
+    return problem if decision.verdict.verdict == "error" else replace(problem, severity="warning")

@@ -1,0 +1,1 @@
+"""Decides, without asking anybody: questions, facts, verdicts, holds."""

@@ -1,0 +1,203 @@
+"""Pure code for `hold`, `release` and `rollback`: what becomes of one image, and what its state file remembers.
+
+`--on-failure rollback` uses it too, when a run rolls back by itself. Whether a hold keeps an image as it is, is decided
+in `weigh`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+
+from task.deciding.job import Intent
+from task.deciding.move import Move, Remember, failed
+from task.deciding.questions import question_about
+from task.deciding.target import earlier_reading, target_of
+from task.deciding.weigh import Situation, deferred, weigh
+from task.errors import Exit, TargetError, TaskError, UsageError
+from task.image import split_image_list
+from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Unchecked, Verdict
+from task.policy.judge import same
+from task.policy.order import version_of
+from task.policy.remember import active, hold_text, holding, rolled_back
+from task.text import counted
+
+BACK = re.compile(r"([1-9][0-9]{0,3})-back")
+MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
+TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
+SURE = "check that the image exists: nothing else has checked it"
+
+
+def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
+    """Return the move for one image of a person's intent. A `TaskError` becomes an error decision."""
+    try:
+        if intent.verb == "hold":
+            return _hold(intent, situation)
+        if intent.verb == "release":
+            return _release(intent, situation)
+        if intent.undone:
+            return _undo(intent, intent.undone, situation)
+        return _rollback(intent, situation, snapshot)
+    except TaskError as error:
+        return Move(failed(situation.decision(situation.subscription.entry.image, Verdict("error", "", "")), error))
+
+
+def _as_it_is(situation: Situation) -> Image:
+    now = situation.current
+    return replace(situation.subscription.entry.image, tag=now.tag, digest=now.digest)
+
+
+def _hold(intent: Intent, situation: Situation) -> Move:
+    new, image = intent.hold, _as_it_is(situation)
+    known = situation.state.hold if intent.whole else situation.memory.hold
+    if new is None or _equal(active(known, situation.terms.now), new):
+        because = hold_text(known) if known else "nothing is held"
+        return Move(situation.decision(image, Verdict("unchanged", "same", because)))
+    decision = situation.decision(image, Verdict("defer", "held", hold_text(new)))
+    return Move(decision, remember=_held(intent, situation.memory, new))
+
+
+def _equal(known: Hold | None, new: Hold) -> bool:
+    """Compare two holds without their time: a hold that is given twice is one hold."""
+    return known is not None and replace(known, at=new.at) == new
+
+
+def _held(intent: Intent, memory: Memory, hold: Hold) -> Remember:
+    if intent.whole:
+        return Remember(memory, hold=hold)
+    return Remember(replace(memory, hold=hold))
+
+
+def _release(intent: Intent, situation: Situation) -> Move:
+    memory, now = situation.memory, situation.terms.now
+    image = _as_it_is(situation)
+    if not intent.whole and (all_held := active(situation.state.hold, now)):
+        hint = "release the Application without --image; to hold only some images, name them with hold --image"
+        raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
+    was, event = situation.hold, memory.deferred
+    if not (memory.hold or event or (intent.whole and situation.state.hold)):
+        return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held")))
+    free = replace(memory, hold=None, deferred=None, rollback=None)
+    lifted = intent.whole and situation.state.hold is not None
+    told = f"released: it was {hold_text(was)}" if was else "released"
+    if event is None or intent.discard:
+        dropped = f"; {version_of(event)} is dropped" if event else "; nothing was deferred"
+        decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
+        return Move(decision, remember=Remember(free, lifted=lifted))
+    now_free = replace(situation, memory=free, state=State(None, situation.state.images))
+    move = weigh(now_free, deferred(situation.subscription, event))
+    because = f"{told}; {version_of(event)} was deferred: {move.decision.verdict.because}"
+    decision = replace(move.decision, verdict=replace(move.decision.verdict, because=because))
+    memory = move.remember.memory if move.remember and move.remember.memory is not None else free
+    return replace(move, decision=decision, remember=Remember(memory, lifted=lifted))
+
+
+def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
+    sub, now = situation.subscription, situation.in_git
+    to, passed, unchecked = _meant_value(intent, situation, snapshot)
+    wanted = replace(sub.entry.image, tag=to.tag, digest=to.digest)
+    words = intent.to if _steps(intent.to) else ""
+    memory = rolled_back(situation.memory, now, to, passed, words)
+    there = version_of(to) == version_of(now) and now.sound
+    verdict = (
+        Verdict("unchanged", "same", f"Git already says {version_of(to)}{f', which {words} meant' if words else ''}")
+        if there
+        else Verdict("update", "admitted", f"rolled back from {version_of(situation.current) or 'nothing'}")
+    )
+    decision = replace(situation.decision(wanted, verdict), unchecked=Unchecked(unchecked, SURE) if unchecked else None)
+    if intent.hold is None:
+        return Move(decision, remember=None if there else Remember(memory), rolled_back=not there)
+    hold = intent.hold
+    if not hold.reason:  # a hold of several images has one reason
+        listed = split_image_list(sub.application.annotations.get("image-list", ""))
+        several = intent.whole and len(listed) > 1
+        hold = replace(hold, reason=f"rolled back to {intent.to if several else version_of(to)}")
+    known = situation.state.hold if intent.whole else memory.hold
+    decision = replace(decision, verdict=replace(verdict, because=f"{verdict.because}; {hold_text(hold)}"))
+    if there and _equal(active(known, situation.terms.now), hold):
+        return Move(decision)
+    remember = _held(intent, situation.memory if there else memory, hold)
+    return Move(decision, remember=remember, rolled_back=not there)
+
+
+def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
+    """Go back to the value before an update, unless Git says something else by now or a hold exists."""
+    image, before = undone.candidate, undone.current
+    for now in (situation.current, situation.in_git):  # the base branch, then what waits on a head branch
+        if not same(image, now):
+            because = f"{image.version} is not what Git says now: {version_of(now) or 'nothing'}"
+            return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
+    if hold := holding(situation.state, situation.memory, situation.terms.now):  # a freeze stops no rollback
+        return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
+    memory = rolled_back(situation.memory, situation.in_git, before, (), "")
+    wanted = replace(situation.subscription.entry.image, tag=before.tag, digest=before.digest)
+    because = f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
+    decision = situation.decision(wanted, Verdict("update", "admitted", because))
+    return Move(decision, remember=Remember(replace(memory, hold=intent.hold)), rolled_back=True)
+
+
+def _steps(to: str) -> int:
+    """Return how many values to go back, or 0 if `to` names a version."""
+    return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
+
+
+def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...], str]:
+    """Return the value to go back to, the versions in between, and what could not be checked.
+
+    Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the registry knows the tag.
+    """
+    to, name, back = intent.to, situation.subscription.entry.image.name, _steps(intent.to)
+    meant = situation.memory.rollback
+    # A job that runs a second time must not go back once more: its value is the one that Git has now.
+    again = meant and meant.to == to and version_of(meant) == version_of(situation.in_git)
+    if again or (not back and to in (version_of(situation.in_git), situation.in_git.tag)):
+        return situation.in_git, (), ""
+    passed: list[str] = []
+    for earlier in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
+        if len(passed) == back - 1 if back else to in (version_of(earlier), earlier.tag):
+            return earlier, tuple(passed), ""
+        passed.append(version_of(earlier))
+    if back:
+        known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
+        raise TargetError(
+            f"Git's history has {known} of {name}",
+            hint="name the tag: --to TAG",
+            subject=situation.in_git.file,
+        )
+    tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
+    if intent.unknown:
+        return Reading(tag=tag, digest=digest), (), ""
+    sub = situation.subscription
+    wanted = replace(sub.entry.image, tag=tag, digest=digest)
+    pinned = not digest and bool(situation.in_git.digest or sub.policy.pin_digest)
+    facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
+    answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
+    if answer is None or answer.error:
+        # The registry may be down, but an unreadable file on our side is a mistake of the user.
+        if answer and answer.error and (situation.terms.check == "always" or answer.error.exit == Exit.USAGE):
+            raise answer.error
+        why = answer.error.message if answer and answer.error else "the registry is not asked (--registry-check never)"
+        return Reading(tag=tag, digest=digest), (), f"Git's history does not have it, and {why}"
+    if not answer.exists:
+        near = next(iter(get_close_matches(to, passed, 1)), "")
+        raise UsageError(
+            f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
+            f"{situation.in_git.file} do not have it either",
+            hint=f"{f'did you mean {near}? ' if near else ''}--image ALIAS means one image only; "
+            "--unknown-tag goes back to it all the same",
+        )
+    return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), ""
+
+
+def _values(situation: Situation, snapshot: Snapshot, most: int) -> Iterator[Reading]:
+    """Yield the values that the target had before, newest first, without repetitions."""
+    sub, path = situation.subscription, situation.in_git.file
+    last = version_of(situation.in_git)
+    target = target_of(sub, situation.kind, carry=situation.terms.carry)
+    for text in situation.facts.earlier(path, most):
+        found = earlier_reading(snapshot.files, target, path, text)
+        if found and version_of(found) and version_of(found) != last:
+            last = version_of(found)
+            yield found

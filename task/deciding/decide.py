@@ -1,0 +1,223 @@
+"""Pure code that turns asks into moves: it applies the rules to what Git says and to what is remembered.
+
+If a push race is lost, everything is decided again on the new tip. So nothing here remembers, logs, or asks anybody.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from task.deciding.ask import Ask, live_reading, settled_without_git
+from task.deciding.by_hand import fulfil
+from task.deciding.job import Terms
+from task.deciding.move import Move, error_decision
+from task.deciding.questions import Offer, Questions, combined, facts_of, may_ask
+from task.deciding.target import SIGNS, resolve, target_of, target_places
+from task.deciding.weigh import Facts, Situation, deferred, key_of, weigh
+from task.editors import EDITORS
+from task.editors.file_text import text_of
+from task.editors.state_file import read_state
+from task.errors import TargetError, TaskError
+from task.model import (
+    Decision,
+    Fact,
+    Image,
+    Memory,
+    Place,
+    Question,
+    Reading,
+    Snapshot,
+    State,
+    Subscription,
+    TargetKind,
+    Written,
+)
+from task.policy.judge import objection
+from task.policy.order import commits, version_of, why_older
+from task.policy.remember import holding
+from task.policy.strategies import STRATEGIES
+
+NOTHING = State()
+_STATES = ".image-update"  # the folder that has all state files
+
+
+def places(ask: Ask) -> tuple[Place, ...]:
+    """Return what a snapshot must contain to decide about `ask`."""
+    sub = ask.subscription
+    subs = (sub, *ask.siblings) if sub.head_template or sub.pull_request else (sub,)
+    found = (place for one in subs for place in target_places(one))
+    return (*dict.fromkeys(found), Place(state_path(sub)))
+
+
+def state_path(sub: Subscription) -> str:
+    """Return the path of the Application's state file, from the repository's root.
+
+    The name contains the folder that is written: if two Argo CDs share a repository and an Application's name, each has
+    a state file of its own.
+    """
+    name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
+    home = sub.home
+    if home == "config" or home.startswith("config/"):  # `.image-update/config` is a file: the repository's config
+        home = home.replace("config", "config-folder", 1)
+    return "/".join(part for part in (_STATES, home, f"{name}.state") if part)
+
+
+def is_state_path(path: str) -> bool:
+    """Tell whether a path from the repository's root is a state file."""
+    return path.startswith(f"{_STATES}/") and path.endswith(".state")
+
+
+def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
+    """Return the Application's states by write-back file. Raises `TargetError` if the state file is unreadable."""
+    path = state_path(sub)
+    text = text_of(snapshot.files, path) if path in snapshot.files else None
+    if not text:
+        return {}
+    try:
+        return read_state(text)
+    except TargetError as error:
+        raise error.about(path) from None
+
+
+def state_of(snapshot: Snapshot, sub: Subscription) -> State:
+    """Return what is remembered for the file that the subscription writes. Raises what `states_of` raises."""
+    states = states_of(snapshot, sub)
+    return states.get(file_of(snapshot, sub, states), NOTHING) if states else NOTHING
+
+
+def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
+    """Return the key in the state file for the subscription's target: an existing one if it fits, else the file's path.
+
+    The key is the path of the kustomization file, for which its folder is understood as well, or a folder of manifests.
+    """
+    names: tuple[str, ...] = (sub.path, *sub.fallbacks)
+    if sub.target == "kustomization":
+        names = (*(f"{sub.path}/{sign}".lstrip("/") for sign, kind in SIGNS.items() if kind == "Kustomize"), sub.path)
+    there = {posixpath.normpath(f"/{path}").lstrip("/"): path for path in states}
+    known = next((there[name] for name in names if name in there), "")
+    return known or next((name for name in names if name in snapshot.files), names[0]) or "."
+
+
+def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Questions:
+    """Return what to ask before deciding: how source commits descend, and which facts the rules need."""
+    ancestry: dict[tuple[str, str, str], None] = {}
+    needed: list[tuple[Question, Fact]] = []
+    for ask in asks:
+        terms = ask.terms(given)
+        if not (terms.build.commit or may_ask(ask.subscription, terms.check)) or settled_without_git(ask, terms):
+            continue
+        try:
+            state = state_of(snapshot, ask.subscription)
+            memory = state.images.get(key_of(ask.subscription), Memory())
+            current = reading(snapshot, ask.subscription, terms)
+        except TaskError:
+            continue
+        known = (one.build for one in (memory.written, memory.deferred) if one)
+        ancestry |= {pair: None for build in known if (pair := commits(terms.build, build))}
+        if may_ask(ask.subscription, terms.check):
+            held = ask.subscription.freeze or holding(state, memory, terms.now)
+            free = ask.intent.verb == "release" if ask.intent else not held
+            needed += facts_needed(ask, current, memory if free else replace(memory, deferred=None), terms)
+    return Questions(tuple(ancestry), combined(needed))
+
+
+def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
+    """Return the facts needed about an ask's images and a held build, unless the rules refuse them anyway."""
+    sub = ask.subscription
+    offered = [Offer(image, terms.build) for image in ask.candidates]
+    offered += [deferred(sub, memory.deferred)] if memory.deferred else []
+    admitted = [one for one in offered if objection(one.image.tag, sub.policy) is None]
+    return [fact for one in admitted for fact in facts_of(sub, one, current, memory, terms.check)]
+
+
+def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> list[Move]:
+    """Return one move for each ask, decided on the files in `snapshot`."""
+    return [decide_one(snapshot, ask, terms, facts) for ask in asks]
+
+
+def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
+    """Return what the target says in a snapshot. Raises `TaskError` if it cannot be read."""
+    kind = resolve(sub, snapshot)
+    return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
+
+
+def decide_one(
+    snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), on_head: Reading | None = None
+) -> Move:
+    """Return the move for one ask. `on_head` is what waits on the head branch, which counts as if it were merged."""
+    sub, terms = ask.subscription, ask.terms(terms)
+    if refused := settled_without_git(ask, terms):
+        return Move(_with_git(refused, snapshot, terms))
+    kind: TargetKind | None = None
+    try:
+        kind = resolve(sub, snapshot)
+        in_git = reading(snapshot, sub, terms)
+        state = state_of(snapshot, sub)
+    except TaskError as error:
+        return Move(replace(error_decision(sub, ask.offered, error, snapshot.branch), kind=kind))
+    situation = Situation(
+        sub,
+        snapshot.branch,
+        kind,
+        current=_or_live(in_git, sub),
+        in_git=on_head or in_git,
+        state=state,
+        memory=state.images.get(key_of(sub), Memory()),
+        terms=terms,
+        facts=facts,
+    )
+    if ask.intent:
+        return fulfil(ask.intent, situation, snapshot)
+    move = choose(situation, ask.candidates)
+    if version_of(in_git) or move.decision.verdict.verdict != "unchanged":
+        return move
+    # the rules compared with what runs, which may differ from Git
+    because = f"the live image is {move.decision.candidate.version} already, and Git does not set it"
+    return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
+
+
+def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
+    """Return a refusal that Git cannot change, with what Git says, if that can be read."""
+    sub = refused.subscription
+    refused = replace(refused, branch=snapshot.branch, head=snapshot.branch)
+    try:
+        return replace(refused, current=_or_live(reading(snapshot, sub, terms), sub), kind=resolve(sub, snapshot))
+    except TaskError:
+        return refused
+
+
+def _or_live(in_git: Reading, sub: Subscription) -> Reading:
+    """Return what Git says, or what runs if Git says nothing."""
+    return in_git if version_of(in_git) else replace(live_reading(sub), file=in_git.file)
+
+
+def choose(situation: Situation, images: Sequence[Image]) -> Move:
+    """Of several tags of one build, return the move for the newest that is admitted, else the first refusal.
+
+    An event that was deferred competes as well once its hold has ended.
+    """
+    on_offer = [Offer(image, situation.terms.build) for image in images]
+    if situation.memory.deferred and not situation.hold:
+        on_offer.append(deferred(situation.subscription, situation.memory.deferred))
+    moves = [weigh(situation, offer) for offer in on_offer]
+    best = moves[0]
+    for move in moves[1:]:
+        if _better(move, best, situation):
+            best = move
+    return best
+
+
+RANK = {"update": 4, "defer": 3, "unchanged": 2, "error": 1}
+
+
+def _better(new: Move, old: Move, situation: Situation) -> bool:
+    ranks = [RANK.get(one.decision.verdict.verdict, 0) for one in (new, old)]
+    if ranks[0] != ranks[1] or ranks[0] == 0:
+        return ranks[0] > ranks[1]
+    policy = situation.subscription.policy
+    ours, theirs = (Written(one.decision.candidate.tag, one.decision.candidate.digest, one.build) for one in (new, old))
+    if STRATEGIES[policy.strategy].older(ours.tag, theirs.tag):
+        return False
+    return not why_older(ours, theirs, policy, situation.facts.ancestry)

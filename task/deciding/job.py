@@ -1,0 +1,242 @@
+"""What one run has to do, and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from task.model import (
+    Application,
+    Build,
+    Commit,
+    Decision,
+    Hold,
+    Image,
+    Person,
+    Problem,
+    Subscription,
+    Through,
+    Wishes,
+)
+from task.urls import normal_url
+
+if TYPE_CHECKING:
+    from task.annotations.subscription import Scope
+
+AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, if nobody says who else
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the command line says about decisions."""
+
+    allow_downgrade: bool = False
+    carry: bool = True
+    require_live: bool = False
+    build: Build = Build()
+    check: str = "auto"  # --registry-check: auto, always, never
+    now: str = "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
+    through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What is asked for instead of an event: by a person, or ("undo") by a run whose rollout failed."""
+
+    verb: str  # "hold", "release", "rollback", "undo"
+    hold: Hold | None = None  # None ends a hold or makes none (`release`, `rollback --no-hold`)
+    whole: bool = True  # all images of the Application, including future ones; False means single images
+    to: str = ""  # for a rollback: a tag, tag@digest, "previous" or "3-back"
+    discard: bool = False  # for a release: drop what was deferred
+    unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry knows
+    undone: Decision | None = None  # for an undo: the update whose rollout failed
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What the command line says about commits; the repository's config decides what it leaves open."""
+
+    author: Person  # a part that is not given is empty
+    template: str | None = None
+    trailers: tuple[tuple[str, str], ...] = ()
+    command: str = "run"  # the subject of the commit names "hold", "release" and "rollback"
+    sign_off: bool | None = None
+    common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
+    templates: Mapping[str, str] = field(default_factory=dict)  # those that the config names, by path
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What the command line says about `promote`."""
+
+    sources: tuple[str, ...] = ()  # globs of `name` or `namespace/name`, like all patterns here
+    targets: tuple[str, ...] = ()  # may have {namespace}, {name} and {project} of a source
+    source_selector: str = ""
+    target_selector: str = ""
+    images: tuple[str, ...] = ()  # aliases or names; () means all
+    healthy: bool = False  # only what Argo CD reports as Synced and Healthy
+    repository: str = ""  # repository of the source commits, from the command line or the CI system
+
+
+@dataclass(frozen=True)
+class PullRequestOptions:
+    """What the command line says about pull requests. What it leaves open, the repository's config decides."""
+
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    draft: bool | None = None
+    auto_merge: bool | None = None
+    named: tuple[str, ...] = ()  # those on the command line itself; a platform sets variables for everybody
+    source: str = ""  # of the build: a commit, or its page
+    run: str = ""  # the pipeline's page
+
+
+@dataclass(frozen=True)
+class PlanComment:
+    """The pull request on which a plan is written as a comment."""
+
+    repository: str  # its URL
+    number: str
+    key: str  # distinguishes this plan's comment from those for other images or another cluster
+
+
+@dataclass(frozen=True)
+class DeployedSource:
+    """The source of the images. Its forge shows the deployments."""
+
+    repository: str  # its URL
+    commit: str
+    ref: str = ""  # the branch or tag of the build; "" if unknown
+    is_tag: bool = False
+    waits: bool = False  # whether the run learns how the rollouts end
+
+
+@dataclass(frozen=True)
+class Landed:
+    """One Application that was written, or that already had the image."""
+
+    application: Application
+    repo: str
+    commit: str  # the commit that Argo CD has to sync; "" for a live Application that was patched
+    decisions: tuple[Decision, ...]
+    request: str = ""  # the number of the pull request to merge first
+
+    @property
+    def arrives(self) -> bool:
+        """Whether Argo CD will see this very commit: it is on a branch that the Application follows."""
+        heads = {one.head for one in self.decisions if one.head not in ("", one.branch)}
+        if not heads:
+            return True
+        url = normal_url(self.repo)
+        followed = {source.revision for source in self.application.sources if normal_url(source.repo) == url}
+        return bool(heads & followed)
+
+    @property
+    def written(self) -> bool:
+        """Whether an image was written now, and was not there before."""
+        return any(one.verdict.verdict == "update" for one in self.decisions)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An Application that Argo CD began to sync, and whose rollout failed or timed out."""
+
+    landed: tuple[Landed, ...]  # what this run waited for in this Application
+    cause: str
+
+
+@dataclass(frozen=True)
+class RolloutEnd:
+    """How the rollout of one Application ended."""
+
+    application: str  # namespace/name
+    succeeded: bool
+    because: str
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Whether an Application is healthy again after a rollback."""
+
+    application: str  # namespace/name
+    state: Literal["healthy", "failed", "late", "unknown"]  # late: not healthy when the time was over
+    because: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The result of refreshing Argo CD, and of waiting for its rollouts."""
+
+    problems: tuple[Problem, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    ends: tuple[RolloutEnd, ...] = ()  # with --wait; an Application with an unknown end is left out
+    recoveries: tuple[Recovery, ...] = ()  # of what was rolled back
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one run has to do."""
+
+    command: str  # "run", "plan", "scan", "hold", "release", "rollback", "promote"
+    images: tuple[Image, ...]
+    scope: Scope
+    terms: Terms
+    wording: Wording
+    deadline: float = 120.0  # seconds
+    atomic: bool = False
+    require_update: bool = False
+    require_match: bool = False  # exit 5 if no Application tracks an image
+    only: tuple[str, ...] = ()
+    dry: bool = False  # predict a push instead of doing it
+    intent: Intent | None = None  # of `hold`, `release` and `rollback`
+    aliases: tuple[str, ...] = ()  # for those commands: aliases or names of images; () means all
+    requests: PullRequestOptions = PullRequestOptions()
+    promotion: Promotion | None = None  # of `promote`
+    undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
+    comment: PlanComment | None = None
+    deployed: DeployedSource | None = None  # --deployments
+    repository_config: bool = True  # whether the repositories' own configs count
+
+
+@dataclass(frozen=True)
+class Stray:
+    """An override file in which somebody wrote something else than the Application itself says."""
+
+    subscription: Subscription
+    file: str
+    names: tuple[tuple[str, str], ...]  # (name, the mark that says which source it differs from)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome for the asks of one repository."""
+
+    decisions: tuple[Decision, ...] = ()
+    commits: tuple[Commit, ...] = ()
+    landed: tuple[Landed, ...] = ()
+    strays: tuple[Stray, ...] = ()
+
+    def plus(self, other: Outcome) -> Outcome:
+        """Return both outcomes together."""
+        return Outcome(
+            self.decisions + other.decisions,
+            self.commits + other.commits,
+            self.landed + other.landed,
+            self.strays + other.strays,
+        )
+
+
+def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
+    """Return the Applications whose image is in this commit, whether it was written now or was there before."""
+    return landed_at((one for one in decisions if one.verdict.verdict in ("update", "unchanged")), repo, commit)
+
+
+def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
+    """Group these decisions by Application, and return what the commit has for each."""
+    apps: dict[str, list[Decision]] = {}
+    for one in decisions:
+        apps.setdefault(one.subscription.application.key, []).append(one)
+    return tuple(Landed(of[0].subscription.application, repo, commit, tuple(of)) for of in apps.values())

@@ -1,0 +1,167 @@
+"""Pure code that decides about one image on offer: first the rules, then the order of builds, then the holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from task.deciding.job import Terms
+from task.deciding.move import Move, Remember
+from task.deciding.questions import (
+    Offer,
+    dated,
+    facts_of,
+    image_of,
+    memory_with_date,
+    question_about,
+    registry_error,
+    registry_objection,
+    unchecked,
+)
+from task.errors import AnnotationError, Exit, TaskError, UsageError
+from task.model import (
+    Answer,
+    Decision,
+    Hold,
+    Image,
+    Memory,
+    Question,
+    Reading,
+    State,
+    Subscription,
+    TargetKind,
+    Verdict,
+    Written,
+)
+from task.policy.judge import judge
+from task.policy.order import Ancestry, superseded, version_of, why_older
+from task.policy.remember import active, hold_text, holding, written
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The answers to `questions`."""
+
+    ancestry: Ancestry = field(default_factory=dict)
+    answers: Mapping[Question, Answer] = field(default_factory=dict)
+    # (file, how many) → its versions on the branch, newest first, including the tip's
+    earlier: Callable[[str, int], Iterable[str]] = lambda _path, _most: ()
+    # asks the registry; None if that is switched off
+    exists: Callable[[Question], Answer | None] = lambda _question: None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that the decisions about one subscription depend on."""
+
+    subscription: Subscription
+    branch: str  # "" for a live Application
+    kind: TargetKind
+    current: Reading  # what Git says; what runs, if Git says nothing
+    in_git: Reading  # what Git itself says; an update on the head branch counts as if it were merged
+    state: State
+    memory: Memory  # of this image
+    terms: Terms
+    facts: Facts
+
+    def decision(self, candidate: Image, verdict: Verdict) -> Decision:
+        """Return a decision about this subscription."""
+        return Decision(
+            self.subscription, candidate, verdict, self.current, branch=self.branch, head=self.branch, kind=self.kind
+        )
+
+    @property
+    def hold(self) -> Hold | None:
+        """The hold that keeps the image back now: a person's hold, else a freeze of the repository. Or None."""
+        return holding(self.state, self.memory, self.terms.now) or self.subscription.freeze
+
+
+def key_of(sub: Subscription) -> str:
+    """Return the key under which an image is remembered: its alias, else its name as written in `image-list`."""
+    return sub.entry.alias or sub.entry.image.name
+
+
+def deferred(sub: Subscription, event: Written) -> Offer:
+    """Return a remembered event as the offer that it was."""
+    return Offer(replace(sub.entry.image, tag=event.tag, digest=event.digest), event.build)
+
+
+def weigh(situation: Situation, offer: Offer) -> Move:
+    """Return the move for one image on offer: first the rules, then the order of builds, then the holds."""
+    sub = situation.subscription
+    answer = situation.facts.answers.get(question_about(sub, offer.image))
+    decision = _by_the_rules(offer.image, answer, situation)
+    event = dated(decision.candidate, offer.build, answer)
+    if decision.verdict.verdict == "update":
+        decision = _by_the_order(decision, event, answer, situation)
+    if decision.verdict.verdict != "update":
+        return Move(decision)
+    if hold := situation.hold:
+        return _deferred(decision, event, hold, situation)
+
+    now, state = situation.terms.now, situation.state
+    new = written(situation.memory, event, sub.policy)
+    new = replace(new, hold=active(new.hold, now))
+    remember = Remember(
+        memory=new if new != situation.memory else None,
+        lifted=state.hold is not None and active(state.hold, now) is None,
+    )
+    return Move(decision, event.build, remember if remember != Remember() else None)
+
+
+def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> Decision:
+    """Return what the rules say about an image, with what the registry answered about it."""
+    sub, terms = situation.subscription, situation.terms
+    # The digest is written if the rules require it, or if the target has one already.
+    if sub.policy.pin_digest or sub.policy.strategy == "digest":
+        if not image.digest and answer and answer.exists:
+            image = replace(image, digest=answer.digest)
+    elif image.tag and not situation.current.digest:
+        image = replace(image, digest="")
+
+    decision = situation.decision(
+        image, judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
+    )
+    if decision.verdict.verdict not in ("update", "error"):
+        return decision
+    no_digest = decision.verdict.verdict == "error"  # it is required, and the event does not have it
+    if answer and answer.error and (no_digest or terms.check == "always" or _is_mistake(answer.error)):
+        return registry_error(decision, answer.error)
+    if no_digest and (answer is None or answer.exists):
+        hint = "give --image-digest, or repo:tag@sha256:… as --image"
+        return replace(decision, verdict=replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION)))
+    return replace(decision, verdict=registry_objection(sub, answer) or decision.verdict)
+
+
+def _by_the_order(decision: Decision, event: Written, answer: Answer | None, situation: Situation) -> Decision:
+    """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
+    sub, facts = situation.subscription, situation.facts
+    before = facts.answers.get(question_about(sub, image_of(sub, situation.in_git)))
+    if before and before.error and _is_mistake(before.error):
+        return registry_error(decision, before.error)
+    offer = Offer(image_of(sub, Reading(tag=event.tag, digest=event.digest)), event.build)
+    needed = [fact for _, fact in facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)]
+    decision = replace(decision, unchecked=unchecked(answer, needed, sub))
+    memory = memory_with_date(situation.memory, situation.in_git, before)
+    if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
+        return replace(decision, verdict=Verdict("refuse", "superseded", why))
+    return replace(decision, unchecked=decision.unchecked or unchecked(before, ("created",), sub))
+
+
+def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
+    """Return a deferred move. The event is remembered if it is newer than the one remembered before."""
+    known = situation.memory.deferred
+    if known and version_of(known) != version_of(event):
+        why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
+        if why:
+            because = f"{hold_text(hold)}; {version_of(known)} is remembered and is newer: {why}"
+            return Move(replace(decision, verdict=Verdict("refuse", "superseded", because)))
+    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} is remembered for the release")
+    new = replace(situation.memory, deferred=event)
+    remember = Remember(memory=new) if new != situation.memory else None
+    return Move(replace(decision, verdict=verdict), event.build, remember)
+
+
+def _is_mistake(error: TaskError) -> bool:
+    """Tell whether an error counts although the registry may not be needed: an unreadable file of ours, for example."""
+    return isinstance(error, UsageError | AnnotationError)

@@ -1,0 +1,1 @@
+"""Lands on one branch: changesets, head branches and requests, lost races."""

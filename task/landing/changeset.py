@@ -1,0 +1,293 @@
+"""Pure code that turns moves into commits: one changeset for each head branch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from task.annotations.known_keys import differ
+from task.deciding.decide import file_of, state_path, states_of
+from task.deciding.hold_changes import hold_changes, new_holds
+from task.deciding.job import AUTHOR, Stray, Terms, Wording
+from task.deciding.move import Move, Remember, failed
+from task.deciding.target import target_of
+from task.deciding.weigh import key_of
+from task.editors import EDITORS, helm_values, strays
+from task.editors.file_text import refuse_executable
+from task.editors.state_file import write_state
+from task.errors import TargetError, TaskError
+from task.landing.head_branch import with_state
+from task.model import (
+    Changeset,
+    Decision,
+    Destination,
+    Edit,
+    File,
+    Files,
+    Memory,
+    Person,
+    Snapshot,
+    State,
+    Subscription,
+    Verdict,
+    Wishes,
+)
+from task.policy.order import version_of
+from task.repository_config.config import agreed
+from task.templates.change import Change
+from task.templates.commit_message import AppChanges, commit_message
+from task.templates.hold_message import hold_message, subject
+
+GONE = File("", "")  # a file that the commit deletes
+SHORT = 4  # in a word of so many letters, two different ones make another word
+NO_HEADS: Mapping[str, Snapshot] = {}
+
+
+@dataclass(frozen=True)
+class PreparedCommit:
+    """One changeset, and the decisions that it follows."""
+
+    changeset: Changeset
+    decisions: tuple[Decision, ...]
+    warning: str = ""
+    apps: tuple[AppChanges, ...] = ()  # everything that the commit changes, including what waited on the head branch
+    # one line for each state file whose holds change; the request's marker includes them
+    hold_changes: tuple[str, ...] = ()
+    rollbacks: tuple[AppChanges, ...] = ()  # the changes that go back to an older version because a person asked for it
+    command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
+    sentences: tuple[str, ...] = ()  # one for each image, if a person gave the command
+    strays: tuple[Stray, ...] = ()
+    templated: bool = False  # whether the message's words are the author's own
+    wishes: Wishes = Wishes()  # of the repository's config, about the pull request
+    frozen: bool = False  # whether a freeze covers some of it
+
+
+def prepare_commits(
+    snapshot: Snapshot, moves: Sequence[Move], terms: Terms, wording: Wording, heads: Mapping[str, Snapshot] = NO_HEADS
+) -> tuple[list[PreparedCommit], list[Decision]]:
+    """Return a changeset for each head branch that gets something new, and the decisions that need no commit.
+
+    `heads` are the head branches that exist. A move whose edit changes nothing becomes `unchanged`, and one whose edit
+    fails becomes `error`.
+    """
+    branches: dict[str, list[Move]] = {}
+    settled = [move.decision for move in moves if not move.changes and not move.kept]
+    for move in moves:
+        if move.changes:
+            branches.setdefault(move.decision.head, []).append(move)
+    made = []
+    for name, members in branches.items():
+        if all(move.kept for move in members):  # nothing is new, so the head branch stays as it is
+            continue
+        files, done, rest, strays = _edit(snapshot.files, members, terms)
+        files |= _state_files(snapshot, heads.get(name), members, done)
+        settled += rest
+        if files:
+            head_commit = None  # the commit goes to the base branch itself
+            if name != snapshot.branch:
+                head_commit = heads[name].tip if name in heads else ""
+            made.append(replace(_prepare(snapshot, name, head_commit, files, done, wording), strays=tuple(strays)))
+        else:
+            settled += [move.decision for move in done if not move.kept]
+    return made, settled
+
+
+def _edit(
+    files: Files, members: Sequence[Move], terms: Terms
+) -> tuple[dict[str, File], list[Move], list[Decision], list[Stray]]:
+    """Edit one move after the other; return (changed files, moves done, other decisions, strays).
+
+    A move that would replace what an earlier one wrote fails: one commit cannot have both versions in one place.
+    """
+    seen: dict[str, File] = dict(files)
+    writers: dict[tuple[str, str], Move] = {}  # by file and key
+    changed: dict[str, File] = {}
+    done: list[Move] = []
+    rest: list[Decision] = []
+    found: list[Stray] = []
+    for move in members:
+        one = move.decision
+        if not move.updates or one.kind is None:
+            done.append(move)
+            continue
+        editor, target = EDITORS[one.kind], target_of(one.subscription, one.kind, carry=terms.carry)
+        try:
+            new, edits = editor.write(seen, target, one.candidate)
+            if terms.through == "github":
+                refuse_executable(new)
+            for edit in edits:
+                if (first := writers.get((edit.path, edit.key))) and _replaces({**seen, **new}, first, terms):
+                    raise _taken(edit, first.decision)
+        except TaskError as error:
+            rest += [] if move.kept else [failed(one, error)]
+            continue
+        if not edits and not new:
+            # If an earlier move of this commit wrote the same value, this move is done as well.
+            written_before = bool(changed) and bool(editor.write(files, target, one.candidate)[0])
+            if not written_before:
+                verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
+                rest += [] if move.kept else [replace(one, verdict=verdict)]
+                continue
+        told = one
+        if one.kind == "helmvalues":
+            doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
+            told = replace(one, misspelt=doubtful, created=next((path for path in new if path not in seen), ""))
+        seen.update(new)
+        changed.update(new)
+        done.append(replace(move, decision=told))
+        if not move.kept:  # what waits on a head branch gives way to something newer
+            writers |= {(edit.path, edit.key): move for edit in edits}
+        if names := strays(one.kind, seen, target):
+            found.append(Stray(one.subscription, one.current.file, names))
+    return changed, done, rest, found
+
+
+def _replaces(files: Files, first: Move, terms: Terms) -> bool:
+    """Tell whether the version that a move wrote is no longer in these files."""
+    one = first.decision
+    if one.kind is None:
+        return False
+    target = target_of(one.subscription, one.kind, carry=terms.carry)
+    return version_of(EDITORS[one.kind].read(files, target)) != one.candidate.version
+
+
+def _misspelt(files: Files, one: Decision) -> tuple[str, str] | None:
+    """Return a key that these values lack, and one that they have and that is almost the same."""
+    for key, there in helm_values.beside(files, target_of(one.subscription, "helmvalues")):
+        for other in there:
+            words = ((word, near) for word, near in zip(key.split("."), other.split("."), strict=False) if word != near)
+            for word, near in islice(words, 1):
+                few = 1 if min(len(word), len(near)) <= SHORT else 2
+                if differ(word, near, few + 1) <= few:
+                    return key, other
+    return None
+
+
+def _taken(edit: Edit, first: Decision) -> TargetError:
+    entry, app = first.subscription.entry, first.subscription.application.key
+    return TargetError(
+        f"{edit.key} gets {first.candidate.version} for {entry.text!r} of {app} in the same commit",
+        hint="give each of the two a key or file of its own, or the same rules if they are one image",
+        subject=edit.path,
+    )
+
+
+def _state_files(
+    base: Snapshot, head: Snapshot | None, members: Sequence[Move], done: Sequence[Move]
+) -> dict[str, File]:
+    """Return the state files of a commit, compared with the base. What the head branch remembers is kept."""
+    subs = [one.subscription for one in members]
+    view = with_state(base, head, subs) if head else base
+    found = _changed_states(view, done)
+    for path in map(state_path, subs):
+        if path not in found and view.files.get(path) != base.files.get(path):
+            found[path] = view.files.get(path, GONE)
+    return {path: file for path, file in found.items() if file != base.files.get(path, GONE)}
+
+
+def _changed_states(snapshot: Snapshot, done: Sequence[Move]) -> dict[str, File]:
+    """Return the state files that change, one for each Application with something new to remember."""
+    apps: dict[str, list[Move]] = {}
+    for one in done:
+        if one.remember:
+            apps.setdefault(state_path(one.subscription), []).append(one)
+    changed: dict[str, File] = {}
+    for path, members in apps.items():
+        states, old = states_of(snapshot, members[0].subscription), snapshot.files.get(path)
+        new = dict(states)
+        for one in members:
+            file = file_of(snapshot, one.subscription, new)
+            new[file] = _with(new.get(file, State()), one.subscription, one.remember or Remember())
+        if (new := {file: state for file, state in new.items() if state != State()}) != states:
+            text = write_state(old.text if old else "", new)
+            changed[path] = File(text, old.mode if old else "100644") if text else GONE
+    return changed
+
+
+def _with(state: State, sub: Subscription, new: Remember) -> State:
+    """Return the state of one Application after a move."""
+    images = dict(state.images)
+    if new.memory is not None:
+        images[key_of(sub)] = new.memory
+    hold = None if new.lifted else new.hold or state.hold
+    return State(hold, {key: memory for key, memory in images.items() if memory != Memory()})
+
+
+def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
+    """Return the wording of a commit for these subscriptions: what was given, the config, then the default."""
+    wishes = agreed([sub.wishes for sub in subs], given.common)
+    author = Person(
+        given.author.name or wishes.author_name or AUTHOR.name,
+        given.author.email or wishes.author_email or AUTHOR.email,
+    )
+    template = given.templates.get(wishes.template or "") if given.template is None else given.template
+    known = {key.lower() for key, _ in given.trailers}
+    trailers = [*given.trailers, *((key, one) for key, one in wishes.trailers or () if key.lower() not in known)]
+    if wishes.sign_off if given.sign_off is None else given.sign_off:
+        trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
+    return replace(given, author=author, template=template, trailers=tuple(trailers))
+
+
+def _prepare(
+    snapshot: Snapshot,
+    head: str,
+    head_commit: str | None,
+    files: Files,
+    done: Sequence[Move],
+    wording: Wording,
+) -> PreparedCommit:
+    """Return the changeset for one head branch, which is at `head_commit`.
+
+    The commit replaces the one on the head branch. If a rollback or a hold waits there, the new message names it first,
+    because a reviewer has to see it.
+    """
+    subs = [one.subscription for one in done]
+    wording = agreed_wording(wording, subs)
+    named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
+    reasons = new_holds(snapshot.files, files, done)
+    command, plain = wording.command, wording.command in ("run", "scan", "promote")
+    if back or (reasons and plain):
+        command = "rollback" if back else "hold"
+    sentences = tuple(_sentences(done, reasons))
+    if command == wording.command and plain and all(one.changes for one in named):
+        message, sentences = commit_message(wording.template, named, wording.trailers), ()
+    else:
+        meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
+        about = [one for one in named if (one.namespace, one.name) in meant] or named
+        message = hold_message(subject(command, about), wording.template, named, sentences, wording.trailers)
+    destination = Destination(snapshot.repo, snapshot.branch, head)
+    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit)
+    news = tuple(one.decision for one in done if not one.kept)
+    changed = tuple(one for one in named if one.changes)
+    of_holds = tuple(hold_changes(snapshot.files, files))
+    return PreparedCommit(
+        changeset,
+        news,
+        message.warning,
+        changed,
+        of_holds,
+        tuple(back),
+        command,
+        sentences,
+        templated=wording.template is not None,
+        wishes=agreed([sub.wishes for sub in subs], wording.common),
+        frozen=any(sub.freeze for sub in subs),
+    )
+
+
+def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
+    """Return the changes of each Application. If only its memory changes, they are empty."""
+    apps: dict[tuple[str, str], list[Change]] = {}
+    for one in done:
+        app = one.subscription.application
+        told = apps.setdefault((app.namespace, app.name), [])
+        told += [one.change] if one.updates else []
+    return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
+
+
+def _sentences(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:
+    """Return a sentence for each image with the outcome and its reason, and the missing reasons of holds."""
+    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.verdict.because}" for one in done)
+    missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
+    return {**lines, **dict.fromkeys(missing)}

@@ -1,0 +1,165 @@
+"""`write-back-method: argocd`: the live Application is patched by the same rules, and nothing is written to Git.
+
+Without Git there is no memory, so builds are compared by their tags, or else by arrival. Kubernetes applies a patch
+only to the version that was read. Argo CD's API checks a patch, renders the manifests, and only then writes the whole
+spec, over any change in between (seen with Argo CD 3.6: of two simultaneous runs, one lost its update in five of six
+tries). So an image that was written through that API is read again for a while, and written again if it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+from task.deciding.ask import Ask, failed_asks, live_reading, settled_without_git
+from task.deciding.decide import choose, facts_needed
+from task.deciding.job import Job, Outcome, landed_of
+from task.deciding.move import failed
+from task.deciding.questions import combined, may_ask
+from task.deciding.target import target_of
+from task.deciding.verify import verified
+from task.deciding.weigh import Facts, Situation
+from task.editors.live import read, write
+from task.errors import Outpaced, SourceError, TaskError
+from task.landing.contention import Contention
+from task.landing.gathering import last_checks
+from task.landing.ports import LiveApplications, World
+from task.model import Decision, Memory, Reading, State, Subscription
+
+SHORTEST_LOOK, LONGEST_LOOK = 1.0, 30.0  # seconds to watch an image that others may overwrite
+LOOK = 0.25  # seconds between two reads
+
+
+def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
+    """Decide and patch one Application after the other. A failure stops no other one. Watch what may be overwritten."""
+    found: list[Outcome] = []
+    watched: list[_Undoable] = []
+    for number, ask in enumerate(asks):
+        outcome, more = _guarded(ask, job, partial(_first, ask, number, job, world))
+        found.append(outcome)
+        watched += more
+    while watched:
+        world.sleep(LOOK)
+        still: list[_Undoable] = []
+        for one in watched:
+            try:
+                _manifest, _version, now = said_live(one.ask.subscription, one.api)
+            except TaskError as error:  # the image was written, so the decision stays an update
+                image, app = one.decision.candidate.reference, one.ask.subscription.application.key
+                world.log("warning", f"{app}: whether {image} stays there cannot be seen: {error.message}")
+                continue
+            if (now.tag, now.digest) == (one.decision.candidate.tag, one.decision.candidate.digest):
+                still += [one] if world.now() < one.until else []
+                continue
+            found[one.number], more = _guarded(one.ask, job, partial(_decide_again, one, job, world))
+            still += more
+        watched = still
+    return reduce(Outcome.plus, found, Outcome())
+
+
+@dataclass(frozen=True)
+class _Undoable:
+    """An image that was written through an API which lets others overwrite it unnoticed."""
+
+    ask: Ask
+    number: int  # index among the asks
+    api: LiveApplications
+    decision: Decision
+    contention: Contention
+    until: float  # when to stop watching
+
+
+_Result = tuple[Decision, list[_Undoable]]
+
+
+def _guarded(ask: Ask, job: Job, work: Callable[[], _Result]) -> tuple[Outcome, list[_Undoable]]:
+    try:
+        decision, watched = work()
+    except TaskError as error:
+        return failed_asks([ask], error, job.terms), []
+    return Outcome((decision,), landed=landed_of([decision], ask.subscription.repo, "")), watched
+
+
+def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
+    if refused := settled_without_git(ask, job.terms):
+        return refused, []
+    if ask.intent:
+        raise SourceError(
+            "write-back-method argocd leaves nothing in Git to hold or roll back",
+            hint="use write-back-method: git, or argocd app rollback",
+        )
+    live = world.live()
+    if live is None:
+        raise SourceError(
+            "write-back-method argocd patches the live Application, and these Applications come from files",
+            hint="use --applications cluster or argocd, or write-back-method: git",
+        )
+    contention = Contention(f"changing {ask.subscription.application.key}", job.deadline, world)
+    return _patched(ask, number, live, contention, job, world)
+
+
+def _patched(ask: Ask, number: int, api: LiveApplications, contention: Contention, job: Job, world: World) -> _Result:
+    """Read, decide and patch, and try again until the deadline if the Application changed meanwhile."""
+    while True:
+        contention.begin()
+        try:
+            decision, until = _attempt(ask, job, api, world, contention)
+        except Outpaced:
+            contention.pause()
+            continue
+        return decision, [_Undoable(ask, number, api, decision, contention, until)] if until else []
+
+
+def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
+    image, app = one.decision.candidate.reference, one.ask.subscription.application.key
+    one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
+    decision, watched = _patched(one.ask, one.number, one.api, one.contention, job, world)
+    # Unchanged means that somebody has restored it. It is still the image that this run wrote.
+    return (one.decision if decision.verdict.verdict == "unchanged" else decision), watched
+
+
+def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
+    """Return the live Application, its resourceVersion, and its spec's reading. Raises `TaskError`."""
+    manifest, version = api.read(sub.application.namespace, sub.application.name)
+    return manifest, version, read(manifest, _source_index(sub), target_of(sub, "live", carry=False))
+
+
+def _source_index(sub: Subscription) -> int:
+    sources = sub.application.sources
+    return sources.index(sub.source) if sub.source in sources else 0
+
+
+def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention) -> tuple[Decision, float]:
+    """Decide and patch; return the decision, and until when to watch it (0 if nobody can have overwritten it)."""
+    sub, terms = ask.subscription, ask.terms(job.terms)
+    app = sub.application
+    manifest, version, said = said_live(sub, api)
+    index = _source_index(sub)
+    target = target_of(sub, "live", carry=False)
+    facts = Facts()
+    if may_ask(sub, terms.check):
+        asked = combined(facts_needed(ask, said, Memory(), terms))
+        answers = world.registry(asked) if asked else {}
+        facts = Facts(answers={replace(about, facts=()): answer for about, answer in answers.items()})
+    current = said if said.tag or said.digest else live_reading(sub)
+    situation = Situation(sub, "", "live", current, said, State(), Memory(), terms, facts)
+    move = replace(choose(situation, ask.candidates), remember=None)
+    with contention.clock_paused():
+        decision = verified([move], replace(last_checks(job, job.wording, world), labels=False))[0].decision
+    if decision.verdict.verdict != "update":
+        return decision, 0.0
+    try:
+        operations, _edits = write(manifest, index, target, decision.candidate)
+    except TaskError as error:
+        return failed(decision, error), 0.0
+    if not operations or job.dry:
+        return decision, 0.0
+    began = world.now()
+    if api.patch(app.namespace, app.name, version, operations):
+        return decision, 0.0
+    # A client that read the Application before this patch may write its old copy back. It takes about as long as this
+    # attempt took.
+    now = world.now()
+    return decision, now + min(max(SHORTEST_LOOK, 3 * (now - began)), LONGEST_LOOK)

@@ -1,0 +1,228 @@
+"""What the pipeline needs from outside, as Protocols that the clients of Git, forges and clusters implement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from task.deciding.ask import Ask
+    from task.deciding.job import Followed, Landed
+    from task.deciding.verify import Signatures
+    from task.errors import TaskError
+    from task.model import (
+        Answer,
+        Application,
+        Changeset,
+        CommitStatus,
+        Deployment,
+        FileVersion,
+        Found,
+        Landing,
+        Place,
+        Proposal,
+        Proposed,
+        Question,
+        Snapshot,
+        Subscription,
+    )
+
+
+class Repository(Protocol):
+    """A Git repository with compare-and-swap: `land` succeeds only if the branch is where it was read."""
+
+    def default_branch(self, *, tip: bool = True) -> str:
+        """Return the branch that HEAD names. With `tip`, fetch already what the next call, `snapshot`, needs."""
+
+    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
+        """Return the files at these places, at the present tip of the branch.
+
+        If `head` is given, what the next call, `head_snapshot`, needs for that branch is fetched already.
+        """
+
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """More places, at the commit of a snapshot that was taken before."""
+
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
+        """Return the files at the tip of a head branch, or None if there is no such branch."""
+
+    def land(self, change: Changeset) -> Landing:
+        """Commit and push. Raises `Outpaced` if the branch moved meanwhile."""
+
+    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
+        """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist."""
+
+    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
+        """Return the last versions of each file, newest first, at most `most` of each. All come from one fetch."""
+
+    def branches(self, beginnings: Collection[str]) -> Sequence[str]:
+        """Return the names of all branches with one of these prefixes."""
+
+    def predict(self, change: Changeset) -> Landing:
+        """Return what `land` would return, without a commit."""
+
+    def close(self) -> None:
+        """Remove all temporary files."""
+
+
+class Forge(Protocol):
+    """Opens pull requests of one repository."""
+
+    def find(self, base: str, head: str) -> Proposed | None:
+        """Return the open request of that head branch, else the newest one that is closed or merged, or None."""
+
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """Open the request, or update the open one. `found` is what `find` returned.
+
+        There is never a second open request. Raises `Outpaced` if the request was merged meanwhile.
+        """
+
+    def state(self, number: str) -> Proposed:
+        """Return a request as it is now."""
+
+
+class Comments(Protocol):
+    """Writes comments on pull requests of one repository."""
+
+    @property
+    def forge(self) -> str:
+        """The kind of forge, because each accepts other texts."""
+
+    def put(self, request: str, mark: str, body: str) -> str:
+        """Write our comment with that mark, or replace its text if it exists. Return the URL of the comment."""
+
+
+class Deployments(Protocol):
+    """Shows on the forge of one repository what was deployed where."""
+
+    def begin(self, deployment: Deployment) -> None:
+        """Create a deployment in this state."""
+
+    def end(self, deployment: Deployment, *, begun: bool) -> bool:
+        """Set the state of a deployment, and return whether it exists.
+
+        Without `begun`, it is the newest deployment of an earlier run for the same commit and environment.
+        """
+
+    def sum_up(self, status: CommitStatus) -> None:
+        """Set the commit's summary of all deployments, on a forge that has one."""
+
+
+class LiveApplications(Protocol):
+    """Live Applications. `patch` succeeds only at the version that was read, if the API can check that."""
+
+    def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
+        """Return the Application and its resourceVersion."""
+
+    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]) -> bool:
+        """Patch the Application. Raises `Outpaced` if it has another version by now.
+
+        False means that others may have changed it in between, or may overwrite this patch unnoticed: read it again.
+        """
+
+
+class World:
+    """Everything outside that the pipeline uses. What a kind of world does not have fails at once."""
+
+    signatures: Signatures | None = None  # as the command line requires them; None if it requires none
+
+    def applications(self) -> Iterable[Found]:
+        """Yield the manifests of the Applications in question."""
+        raise NotImplementedError
+
+    def passed_over(self) -> Sequence[Application]:
+        """Return the metadata of annotated Applications that `applications` left out.
+
+        They were left out because of their images or the narrowing options.
+        """
+        raise NotImplementedError
+
+    def locate(self, origin: str) -> tuple[str, str, str] | None:
+        """Return (repository, branch, path) of a file in a Git work tree, from the origin of a manifest, or None."""
+        raise NotImplementedError
+
+    def repository(self, repo: str, subscription: Subscription | None) -> Repository:
+        """Return the repository of a URL, with the login for a subscription that writes to it."""
+        raise NotImplementedError
+
+    def login(self, subscription: Subscription) -> str:
+        """Return a text that identifies the login. Updates may share a commit if the texts are equal."""
+        raise NotImplementedError
+
+    def now(self) -> float:
+        """Return seconds of a clock that never goes back."""
+        raise NotImplementedError
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, or until a signal arrives."""
+        raise NotImplementedError
+
+    def jitter(self) -> float:
+        """Return a number from 0 to 1, at random: it keeps many writers from trying in step."""
+        raise NotImplementedError
+
+    def log(self, level: str, sentence: str) -> None:
+        """Log a sentence."""
+        raise NotImplementedError
+
+    def ancestry(self, repository: str, new: str, old: str) -> str:
+        """Return how a source commit relates to an old one: "newer", "older", or another word if it is unknown."""
+        raise NotImplementedError
+
+    def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        """Return what the registries say about images."""
+        raise NotImplementedError
+
+    def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
+        """Return why signatures do not fit, as each Application's ImageUpdater requires them; "" if they do."""
+        raise NotImplementedError
+
+    def forge(self, repo: str) -> Forge:
+        """Return the pull requests of a repository."""
+        raise NotImplementedError
+
+    def check_forge(self, repo: str) -> None:
+        """Raise the error of `forge` for a repository on no host, without a connection; for `plan`."""
+        raise NotImplementedError
+
+    def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
+        """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
+        raise NotImplementedError
+
+    def comments(self, repo: str) -> Comments:
+        """Return the comments on the pull requests of a repository."""
+        raise NotImplementedError
+
+    def deployments(self, repo: str) -> Deployments:
+        """Return the deployments that a repository shows."""
+        raise NotImplementedError
+
+    def page(self, application: Application) -> str:
+        """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
+        raise NotImplementedError
+
+    def live(self) -> LiveApplications | None:
+        """Return the live Applications, or None if Applications come neither from a cluster nor from Argo CD."""
+        raise NotImplementedError
+
+    def follow(self, landed: Sequence[Landed]) -> Followed:
+        """Refresh Argo CD, and wait for the rollouts."""
+        raise NotImplementedError
+
+    def follow_back(self, landed: Sequence[Landed]) -> Followed:
+        """Do the same after a rollback, within the time that `follow` has left."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Remove what was opened for the run."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All asks for one base branch of one repository. They share one fetch, and one push for each head branch."""
+
+    repository: Repository
+    base: str
+    asks: tuple[Ask, ...]

@@ -1,0 +1,227 @@
+"""Opens or updates a pull request instead of pushing to the base branch: one request for each head branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from task.deciding.job import Job, Outcome, landed_at
+from task.deciding.move import Move, failed
+from task.errors import TaskError
+from task.forges.proposal import (
+    Content,
+    Links,
+    body,
+    builds,
+    described,
+    headline,
+    marker,
+    message_parts,
+    proposes,
+    refuses,
+    standing,
+    title,
+)
+from task.forges.proposed_builds import Builds, build_key
+from task.landing.changeset import PreparedCommit
+from task.landing.ports import Forge, World
+from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict, Written
+from task.policy.order import UNORDERED, commits, version_of, why_older
+from task.templates.change import Change
+from task.templates.commit_message import AppChanges
+
+NOWHERE = "0" * 40  # Git's name for a branch that does not exist
+
+
+@dataclass(frozen=True)
+class Request:
+    """The state of a head branch's request before anything is done."""
+
+    forge: Forge
+    found: Proposed | None = None
+    tip: str = ""  # of the head branch, "" if it does not exist
+    error: TaskError | None = None  # set if the forge did not answer
+
+
+def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str, Request], list[Move]]:
+    """Return the requests for these moves by head branch, and the moves; one that cannot have a request is an error.
+
+    `plan` asks no forge. It only sees whether the repository is on a host at all.
+    """
+    found: dict[str, Request] = {}
+    broken: dict[str, TaskError] = {}
+    for one in (move.decision for move in moves):
+        if not one.subscription.pull_request or one.head in (one.branch, *found, *broken):
+            continue
+        try:
+            if job.dry:
+                world.check_forge(one.subscription.repo)
+                continue
+            forge = world.forge(one.subscription.repo)
+        except TaskError as error:
+            broken[one.head] = error
+            continue
+        try:
+            found[one.head] = Request(forge, forge.find(one.branch, one.head))
+        except TaskError as error:
+            # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next run opens the
+            # request.
+            found[one.head] = Request(forge, error=error)
+    return found, [
+        move.failed(broken[move.decision.head]) if move.changes and move.decision.head in broken else move
+        for move in moves
+    ]
+
+
+def is_over(request: Request | None, tip: str) -> bool:
+    """Tell whether a head branch is only a leftover of a merged or closed request.
+
+    It is not if somebody pushed to it since, which the forge may not have noticed.
+    """
+    found = request.found if request else None
+    return found is not None and found.state != "open" and described(found.body) in ("", tip)
+
+
+def declined(move: Move, request: Request, world: World) -> Move:
+    """Return the move, or a refusal if a person closed the request for this image or a newer one.
+
+    The text of the request says what was closed, because its branch may be gone.
+    """
+    found, sub, candidate = request.found, move.subscription, move.decision.candidate
+    if found is None or not move.updates or move.kept:
+        return move
+    key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
+    if (known := refuses(found).get(key)) is None:
+        return move
+    event = Written(candidate.tag, candidate.digest, move.build)
+    if version_of(event) == version_of(known):
+        return move.without_effect(_closed_for_this(found))
+    by_build = sub.policy.strategy in UNORDERED or event.tag == known.tag
+    pair = commits(event.build, known.build) if by_build else None
+    why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+    if not why:
+        return move
+    because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
+    return move.without_effect(Verdict("refuse", "superseded", because))
+
+
+def _closed_for_this(found: Proposed) -> Verdict:
+    because = f"{found.url}: exactly this was closed by a person: a newer build opens another request"
+    return Verdict("refuse", "superseded", because)
+
+
+def as_it_stands(prepared: PreparedCommit, request: Request, job: Job) -> Outcome | None:
+    """Return the outcome if nothing is to be done: the open request is up to date, or a person declined exactly this.
+
+    None means that the head branch is to be written, and then its request.
+    """
+    if request.found is None or (stands := _stands(prepared, request, request.found, job)) == "wanted":
+        return None
+    return _as_it_stands(prepared, request.found, stands)
+
+
+def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: Job, world: World) -> Outcome:
+    """Open or update the request of a head branch. `outcome` is that of its commit.
+
+    If the forge fails, the decisions become errors and the branch stays. The next run continues from there.
+    """
+    where = prepared.changeset.destination
+    landed = outcome.commits[0].commit if outcome.commits else ""
+    at = landed or (outcome.landed[0].commit if outcome.landed else request.tip)
+    try:
+        if request.error:
+            raise request.error
+        # If the branch had exactly this before, another run pushed it and may have opened the request by now.
+        found = request.found if outcome.commits else request.forge.find(where.base, where.head)
+        now = request.forge.propose(_proposal(prepared, at, found, job, world), found)
+    except TaskError as error:
+        return replace(outcome, decisions=tuple(failed(one, error) for one in prepared.decisions), landed=())
+    if now.note:
+        world.log("warning", f"{now.url}: {now.note}")
+    commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits) or (_commit(prepared, at, now),)
+    if now.state != "merged":
+        return Outcome(prepared.decisions, commits, tuple(replace(one, request=now.number) for one in outcome.landed))
+    # The forge may have merged the request at once. Then the commit is on the base branch.
+    merged = now.merge_commit or at
+    return Outcome(
+        prepared.decisions,
+        tuple(replace(one, commit=merged, head=where.base) for one in commits),
+        tuple(
+            replace(one, commit=merged, decisions=tuple(replace(two, head=where.base) for two in one.decisions))
+            for one in outcome.landed
+        ),
+    )
+
+
+def _stands(prepared: PreparedCommit, request: Request, found: Proposed, job: Job) -> str:
+    """Return whether the request is still to be written ("wanted"), or else what `standing` says about it.
+
+    A request with conflicts is written again, on the tip of the base.
+    """
+    stands = standing(replace(found, head_commit=request.tip or NOWHERE), marker(prepared.apps, prepared.hold_changes))
+    if stands == "same":
+        return "wanted" if request.forge.state(found.number).conflicts else stands
+    return "wanted" if job.intent else stands  # a person wants it now, whatever was closed before
+
+
+def _as_it_stands(prepared: PreparedCommit, there: Proposed, stands: str) -> Outcome:
+    """Return the outcome if the open request is up to date, or if a person has closed it for this content."""
+    if stands != "same":
+        return Outcome(_updates_with(prepared.decisions, _closed_for_this(there)))
+    decisions = _updates_with(prepared.decisions, Verdict("unchanged", "same", f"{there.url} proposes exactly this"))
+    at = described(there.body)
+    landed = landed_at(decisions, prepared.changeset.destination.repo, at)
+    return Outcome(
+        decisions,
+        (replace(_commit(prepared, at, there), already_there=True),),
+        tuple(replace(one, request=there.number) for one in landed),  # a run that waits, waits for the merge
+    )
+
+
+def _updates_with(decisions: Iterable[Decision], verdict: Verdict) -> tuple[Decision, ...]:
+    return tuple(replace(one, verdict=verdict) if one.verdict.verdict == "update" else one for one in decisions)
+
+
+def _commit(prepared: PreparedCommit, commit: str, request: Proposed) -> Commit:
+    where = prepared.changeset.destination
+    apps = tuple(sorted({one.subscription.application.key for one in prepared.decisions}))
+    return Commit(where.repo, where.base, where.head, commit or None, "", (), apps, pull_request=request.url)
+
+
+def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job: Job, world: World) -> Proposal:
+    where, wanted, wishes = prepared.changeset.destination, job.requests, prepared.wishes
+    kind, compare = world.compare(where.repo, where.base, where.head)
+    subject, text = message_parts(prepared.changeset.message)
+    apps = _with_builds(prepared.apps, proposes(found.body) if found else {})
+    proposed_now = builds(apps)
+    refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
+    own = prepared.templated and bool(prepared.apps)  # the author's own template, not our text
+    words = [text] if own else []
+    if prepared.sentences and (prepared.hold_changes or prepared.rollbacks):
+        words.append("\n".join(prepared.sentences))
+    of_resources = [label for one in prepared.decisions for label in one.subscription.application.request_labels]
+    merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
+    links = Links(wanted.source, wanted.run, compare)
+    return Proposal(
+        repo=where.repo,
+        base=where.base,
+        head=where.head,
+        title=title(subject) if own else headline(prepared.command, subject, prepared.apps, prepared.rollbacks),
+        body=body(Content(apps, "\n\n".join(words), links, commit, prepared.hold_changes, refused), kind),
+        labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
+        reviewers=wanted.reviewers or wishes.reviewers or (),
+        assignees=wanted.assignees or wishes.assignees or (),
+        draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
+        auto_merge=merges and (not prepared.frozen or bool(prepared.rollbacks)),  # no forge deploys in a freeze for us
+    )
+
+
+def _with_builds(apps: Sequence[AppChanges], known: Builds) -> tuple[AppChanges, ...]:
+    """Return the changes with the builds that were already on the head branch, for the request's text."""
+
+    def with_build(app: AppChanges, change: Change) -> Change:
+        there = known.get(build_key(f"{app.namespace}/{app.name}", change.alias, change.image.identity))
+        same = there is not None and (there.tag, there.digest) == (change.new_tag, change.new_digest)
+        return replace(change, build=there.build) if there and same and change.build == Build() else change
+
+    return tuple(replace(app, changes=tuple(with_build(app, one) for one in app.changes)) for app in apps)

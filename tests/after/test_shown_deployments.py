@@ -1,0 +1,185 @@
+"""Which deployments a run shows, and in which state; never a success that nobody has seen."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from fake_world import FakeWorld
+from memory import SCOPE, WORDING
+from reports import REPO, decision
+
+from task.after.deployments import MOST, ShownDeployments, summary
+from task.deciding.job import DeployedSource, Followed, Job, Landed, PullRequestOptions, RolloutEnd, Terms
+from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
+from task.landing.ports import Deployments, World
+from task.model import Application, CommitStatus, Deployment, Problem, Verdict
+
+COMMIT = "c" * 40
+SOURCE = DeployedSource("https://github.com/acme/web", COMMIT, "main", waits=True)
+RUN = "https://ci.example.com/runs/7"
+JOB = Job("run", (), SCOPE, Terms(), WORDING, requests=PullRequestOptions(run=RUN), deployed=SOURCE)
+
+
+class Forge:
+    """What a forge was told: (environment, state) in order, and the commit's states."""
+
+    def __init__(self, error: TaskError | None = None, *known: str) -> None:
+        self.error, self.known = error, known  # environments that an earlier run has begun
+        self.told: list[tuple[str, str]] = []
+        self.statuses: list[CommitStatus] = []
+        self.last: Deployment | None = None
+        self.calls = 0
+
+    def begin(self, deployment: Deployment) -> None:
+        self.calls += 1
+        if self.error:
+            raise self.error
+        self.last = deployment
+        self.told.append((deployment.environment, deployment.state))
+
+    def end(self, deployment: Deployment, *, begun: bool) -> bool:
+        if begun or deployment.environment in self.known:
+            self.begin(deployment)
+            return True
+        return False
+
+    def sum_up(self, status: CommitStatus) -> None:
+        self.statuses.append(status)
+
+
+def world(forge: Deployments) -> World:
+    """Of which only the forge and Argo CD's pages are needed."""
+    never: Callable[..., Deployments] = lambda *_: forge  # noqa: E731
+    return FakeWorld(
+        applications=list, locate=lambda _origin: None, repository=never,
+        now=lambda: 0.0, sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, _text: None,
+        deployments=lambda repo: never() if repo == SOURCE.repository else never(1 / 0),
+        page=lambda app: f"https://argocd.example.com/applications/{app.key}",
+    )  # fmt: skip
+
+
+def landed(
+    name: str = "web", verdict: str = "update", head: str = "main", request: str = "", space: str = "argocd"
+) -> Landed:
+    one = decision(name=name, head=head)
+    app = Application(space, name, {}, ())
+    sub = replace(one.subscription, application=app)
+    return Landed(app, REPO, "a" * 40, (replace(one, subscription=sub, verdict=Verdict(verdict, "r", "so")),), request)  # type: ignore[arg-type]
+
+
+def ended(name: str = "web", *, succeeded: bool = True) -> RolloutEnd:
+    return RolloutEnd(f"argocd/{name}", succeeded, "the cause")
+
+
+def play(
+    forge: Forge, of: Sequence[Landed], *ends: RolloutEnd, waits: bool = True, everyone: Sequence[Application] = ()
+) -> tuple[Problem, ...]:
+    """What a run does; its warnings."""
+    source = replace(SOURCE, waits=waits)
+    shown = ShownDeployments(source, JOB, world(forge), everyone or [one.application for one in of])
+    if waits:
+        shown.begin(of)
+    return shown.end(of, Followed(ends=ends))
+
+
+ROWS: list[tuple[Sequence[Landed], Sequence[RolloutEnd], list[tuple[str, str]], list[str]]] = [
+    ([landed()], [ended()], [("web", "in_progress"), ("web", "success")], ["pending", "success"]),
+    ([landed()], [ended(succeeded=False)], [("web", "in_progress"), ("web", "failure")], ["pending", "failure"]),
+    # Argo CD could not be asked: nobody knows
+    ([landed()], [], [("web", "in_progress")], ["pending", "pending"]),
+    # what Git said already was begun by no run, or by an earlier one
+    ([landed(verdict="unchanged")], [ended()], [], []),
+    ([landed("known", "unchanged")], [ended("known")], [("known", "success")], ["success"]),
+    # a request that was merged while the run waited, and one that was not
+    ([landed(head="h", request="7")], [], [], []),
+    ([landed(head="h", request="7")], [ended()], [("web", "success")], ["success"]),
+    ([landed(head="h", request="7")], [ended(succeeded=False)], [("web", "failure")], ["failure"]),
+    # on a branch that Argo CD does not follow
+    ([landed(head="other")], [], [], []),
+    (
+        [landed("a"), landed("b")],
+        [ended("a"), ended("b", succeeded=False)],
+        [("a", "in_progress"), ("b", "in_progress"), ("a", "success"), ("b", "failure")],
+        ["pending", "failure"],
+    ),
+    (
+        [landed("a"), landed("b")],
+        [ended("a")],
+        [("a", "in_progress"), ("b", "in_progress"), ("a", "success")],
+        ["pending"] * 2,
+    ),
+]
+
+
+@pytest.mark.parametrize(("of", "ends", "told", "statuses"), ROWS)
+def test_a_run_that_waits(
+    of: Sequence[Landed], ends: Sequence[RolloutEnd], told: list[tuple[str, str]], statuses: list[str]
+) -> None:
+    forge = Forge(None, "known")
+    assert play(forge, of, *ends) == ()
+    assert forge.told == told
+    assert [one.state for one in forge.statuses] == statuses
+
+
+def test_a_run_that_does_not_wait_sees_no_success() -> None:
+    forge = Forge()
+    of = [landed("a"), landed("b", "unchanged"), landed("c", head="h", request="7"), landed("d", head="other")]
+    assert play(forge, of, waits=False) == ()
+    assert (forge.told, forge.statuses) == ([("a", "queued")], [])
+
+
+def test_what_a_deployment_says() -> None:
+    forge = Forge()
+    play(forge, [landed()], ended(succeeded=False))
+    page = "https://argocd.example.com/applications/argocd/web"
+    assert forge.last == Deployment("web", COMMIT, "failure", "the cause", "main", page=page, run=RUN)
+    assert forge.statuses[-1] == CommitStatus(COMMIT, "image-update/web", "failure", "1 failed", RUN)
+
+
+def test_a_name_in_two_namespaces_is_told_with_its_namespace() -> None:
+    forge = Forge()
+    other = landed(space="team").application
+    play(
+        forge, [landed(), landed("api")], waits=False, everyone=[landed().application, other, landed("api").application]
+    )
+    assert [name for name, _ in forge.told] == ["argocd/web", "api"]
+
+
+@pytest.mark.parametrize("error", [CredentialsError("no token", hint="give one"), RepositoryError("forbidden")])
+def test_a_forge_that_refuses_is_not_asked_for_all(error: TaskError) -> None:
+    forge = Forge(error)
+    names = [f"app-{number}" for number in range(20)]
+    problems = play(forge, [landed(name) for name in names], *map(ended, names))
+    assert {(one.severity, one.message, one.exit) for one in problems} == {("warning", error.message, 0)}
+    assert forge.calls == 2  # at the beginning, and once more after the wait
+
+
+def test_what_is_refused_of_one_is_shown_of_the_others() -> None:
+    class Picky(Forge):
+        def begin(self, deployment: Deployment) -> None:
+            self.error = ForgeError("invalid name") if deployment.environment == "a" else None
+            super().begin(deployment)
+
+    forge = Picky()
+    (problem,) = set(play(forge, [landed("a"), landed("b")], ended("a"), ended("b")))
+    assert problem.message == "invalid name"
+    assert forge.told == [("b", "in_progress"), ("b", "success")]
+
+
+def test_only_so_many_are_shown() -> None:
+    forge = Forge()
+    names = [f"app-{number}" for number in range(MOST + 5)]
+    (problem,) = play(forge, [landed(name) for name in names], *map(ended, names))
+    assert problem.message == f"deployments are shown for {MOST} of {MOST + 5} Applications"
+    assert len(forge.told) == 2 * MOST
+
+
+def test_the_status_of_several() -> None:
+    one = Deployment("b", COMMIT, "success", "")
+    for states, state, said in (
+        (("success", "success"), "success", "2 synced and healthy"),
+        (("success", "in_progress"), "pending", "1 synced and healthy, 1 in progress"),
+        (("failure", "in_progress"), "failure", "1 failed, 1 in progress"),
+    ):
+        shown = (replace(one, state=states[0]), replace(one, environment="a", state=states[1]))  # type: ignore[arg-type]
+        assert summary(shown, COMMIT, "") == CommitStatus(COMMIT, "image-update/a and 1 more", state, said)  # type: ignore[arg-type]

@@ -1,0 +1,227 @@
+"""`--on-failure rollback`: what a run puts back once its rollout has failed, and what it leaves as others made it."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from memory import NOW, SCOPE, URL, WORDING, Branch, Story, story
+from runs import KUSTOMIZATION, WEB, application, target
+
+from task.after.undo import LONGEST
+from task.deciding.job import Failure, Followed, Job, Landed, Terms
+from task.image import parse_image
+from task.model import Build, Changeset, Landing, Problem, Report
+
+STATE = ".image-update/apps/a/argocd_a.state"
+CAUSE = "degraded: Deployment web: exceeded its progress deadline"
+
+
+def failing(scene: Story, meanwhile: Callable[[], object] = lambda: None, cause: str = CAUSE) -> Story:
+    """The scene, whose rollouts fail; `meanwhile` happens during the wait."""
+
+    def follow(landed: Sequence[Landed]) -> Followed:
+        scene.follow = lambda _landed: Followed()  # of this run alone
+        meanwhile()
+        problem = Problem("argocd/a", "rollout", cause, exit=6)
+        return Followed((problem,), tuple(Failure((one,), cause) for one in landed))
+
+    scene.follow = follow
+    return scene
+
+
+def waited(scene: Story, tag: str, sequence: int | None = None) -> Report:
+    """A run with `--wait --on-failure rollback`."""
+    terms = Terms(build=Build(sequence=sequence), now=NOW)
+    return scene.run(Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING, undo=True))
+
+
+def notes(report: Report) -> list[tuple[str, str]]:
+    return [(one.severity, one.message) for one in report.problems]
+
+
+def test_a_failed_rollout_is_put_back_and_held() -> None:
+    scene = failing(story("semver"))
+    report = waited(scene, "1.1.0")
+    assert report.exit == 6
+    assert [one.verdict.verdict for one in report.decisions] == ["update"]
+    assert [one.rollback for one in report.commits] == [False, True]
+    assert [(one.current.tag, one.candidate.version) for one in report.undone] == [("1.1.0", "1.0.0")]
+    assert scene.value == "1.0.0"
+    assert len(scene.branch.commits) == 3
+    assert notes(report) == [("error", CAUSE), ("warning", f"rolled back: {WEB} is held at 1.0.0")]
+    (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
+    hold = memory["images"]["web"]["hold"]
+    assert hold["reason"] == f"the rollout of 1.1.0 failed: {CAUSE}"
+    assert hold["by"] == "image-update --on-failure rollback"
+    assert scene.event("1.1.0") == ("refuse", "superseded")
+    assert scene.event("1.2.0") == ("defer", "held")
+    scene.release()
+    assert scene.value == "1.2.0"
+
+
+@pytest.mark.parametrize("strategy", ["newest-build", "alphabetical", "semver"])
+@pytest.mark.parametrize("identified", [True, False])
+def test_a_replay_of_what_was_put_back_changes_nothing(strategy: str, identified: bool) -> None:
+    scene = failing(story(strategy))
+    waited(scene, "1.1.0", 7 if identified else None)
+    scene.release()
+    assert scene.value == "1.0.0"
+    assert scene.event("1.1.0", 7 if identified else None) == ("refuse", "superseded")
+    assert scene.event("1.2.0", 8 if identified else None) == ("update", "admitted")
+
+
+def test_a_newer_build_that_landed_meanwhile_stays() -> None:
+    scene = story("semver")
+    failing(scene, lambda: scene.event("1.2.0"))
+    report = waited(scene, "1.1.0")
+    assert (report.exit, scene.value, STATE in scene.branch.files) == (6, "1.2.0", False)
+    assert [one.rollback for one in report.commits] == [False]
+    assert notes(report)[1] == ("warning", f"not rolled back: {WEB}: 1.1.0 is not what Git says now: 1.2.0")
+
+
+def test_what_a_person_holds_stays() -> None:
+    scene = story("semver")
+    failing(scene, lambda: scene.hold("I am looking into it"))
+    report = waited(scene, "1.1.0")
+    assert scene.value == "1.1.0"
+    assert "I am looking into it" in notes(report)[1][1]
+
+
+def test_what_this_run_did_not_write_stays() -> None:
+    scene = story("semver")
+    scene.event("1.1.0")
+    report = waited(failing(scene), "1.1.0")
+    assert [one.verdict.verdict for one in report.decisions] == ["unchanged"]
+    assert scene.value == "1.1.0"
+    assert notes(report)[1] == ("warning", "not rolled back: this run wrote nothing there")
+
+
+def test_what_had_no_version_before_stays() -> None:
+    scene = story("semver")
+    scene.branch.commit({target("a"): "resources: []\n"})
+    report = waited(failing(scene), "1.1.0")
+    assert scene.value == "1.1.0"
+    assert notes(report)[1] == ("warning", f"not rolled back: {WEB}: there was no version before it")
+
+
+def test_what_is_on_a_head_branch_stays() -> None:
+    scene = story("semver", git_branch="main:updates")
+    report = waited(failing(scene), "1.1.0")
+    told = f"not rolled back: {WEB}: it is on the branch updates, and main never had it"
+    assert notes(report)[1] == ("warning", told)
+
+
+def test_without_the_option_nothing_is_put_back() -> None:
+    scene = failing(story("semver"))
+    terms = Terms(now=NOW)
+    report = scene.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, terms, WORDING))
+    assert (report.exit, scene.value, len(report.commits)) == (6, "1.1.0", 1)
+
+
+def test_only_the_image_that_was_written_is_held() -> None:
+    db = "ghcr.io/acme/db"
+    scene = Story(
+        application("a", URL, image_list=f"web={WEB},db={db}"),
+        failing(story()).branch,
+    )
+    scene.branch.commit({target("a"): KUSTOMIZATION + f"- name: {db}\n  newTag: 1.0.0\n"})
+    waited(failing(scene), "1.1.0")
+    assert scene.value == "1.0.0"
+    assert scene.event("2.0.0", image=db) == ("update", "admitted")
+    assert scene.event("2.0.0") == ("defer", "held")
+
+
+def test_a_digest_comes_back_with_its_tag() -> None:
+    before, after = (f"sha256:{letter * 64}" for letter in "ab")
+    scene = story("newest-build")
+    scene.branch.commit({target("a"): KUSTOMIZATION.replace("1.0.0", "live") + f"  digest: {before}\n"})
+    there = scene.branch.files[target("a")]
+    waited(failing(scene), f"live@{after}", 7)
+    assert scene.branch.files[target("a")] == there
+    assert scene.event(f"live@{after}", 7)[0] != "update"
+
+
+def test_the_commit_says_nothing_of_the_builds_source() -> None:
+    scene = failing(story("semver"))
+    messages: list[str] = []
+    land = scene.branch.land
+
+    def told(change: Changeset) -> Landing:
+        messages.append(change.message)
+        return land(change)
+
+    scene.branch.land = told  # type: ignore[method-assign]
+    trailers = (
+        ("Source-Commit", "a" * 40),
+        ("Pipeline-Run", "https://ci/1"),
+        ("Argocd-reference-commit-sha", "a" * 40),
+    )
+    wording = WORDING.__class__(WORDING.author, trailers=trailers)
+    scene.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=NOW), wording, undo=True))
+    first, back = messages
+    assert "Source-Commit: " in first
+    assert back.startswith("roll back a\n")
+    assert "Source-Commit" not in back
+    assert "Argocd-reference" not in back
+    assert "Pipeline-Run: https://ci/1" in back
+
+
+def test_a_hostile_cause_is_one_short_line() -> None:
+    scene = failing(story("semver"), cause=f"\x1b[31m{'x' * 9999}\nhttps://me:secret@git.example/")
+    waited(scene, "1.1.0")
+    (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
+    reason = memory["images"]["web"]["hold"]["reason"]
+    assert len(reason) < LONGEST + 100
+    assert reason.isprintable()
+    assert "secret" not in scene.branch.files[STATE]
+
+
+class Raced(Branch):
+    """A branch on which others land something between what a writer has read and its push."""
+
+    def __init__(self) -> None:
+        super().__init__({target("a"): KUSTOMIZATION})
+        self.before: dict[int, Callable[[], object]] = {}  # what happens before the so-manieth push
+
+    def land(self, change: Changeset) -> Landing:
+        self.before = {number - 1: happens for number, happens in self.before.items()}
+        self.before.pop(0, lambda: None)()
+        return super().land(change)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 6), st.booleans(), st.lists(st.integers(1, 9), max_size=2), st.booleans()),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_a_rollback_never_overwrites_a_newer_build(builds: list[tuple[int, bool, list[int], bool]]) -> None:
+    """Others land during the wait, or right before the push that puts back: the newest build of all stays."""
+    branch = Raced()
+    scene = Story(application("a", URL, update_strategy="newest-build"), branch)
+    newest = 0
+    for number, fails, others, late in builds:
+        landed: list[int] = []
+
+        def race(others: Sequence[int] = others, landed: list[int] = landed) -> None:
+            branch.before = {}
+            landed += [one for one in others if scene.event(f"b{one}", one)[0] == "update"]
+
+        if fails:
+            failing(scene, (lambda: None) if late else race)
+            branch.before = {2: race} if late else {}
+        before = scene.value
+        report = waited(scene, f"b{number}", number)
+        branch.before = {}
+        wrote = any(one.verdict.verdict == "update" for one in report.decisions)
+        undone = any(one.rollback for one in report.commits)
+        assert undone == (fails and wrote and not landed)
+        if undone:
+            assert scene.value == before
+            scene.release()
+        else:
+            newest = max([newest, *landed, *([number] if wrote else [])])
+            assert scene.value == (f"b{newest}" if newest else "1.0.0")

@@ -1,0 +1,478 @@
+"""`promote`: who gives what to whom, what the targets' own rules make of it, and that it says the same twice."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fake_world import FakeWorld
+from hypothesis import given
+from hypothesis import strategies as st
+from memory import NOW, SCOPE, URL, WORDING, Branch, Story
+from runs import KUSTOMIZATION, WEB, application, target
+
+from task.annotations.application import parse_application
+from task.annotations.subscription import Defaults, subscribe
+from task.commands.promotion import SourceVersion, asks_to_promote, check_promotion, pairs_of, wanted
+from task.commands.source_versions import with_promoted
+from task.deciding.job import DeployedSource, Failure, Followed, Intent, Job, Landed, Promotion, Terms
+from task.errors import UsageError
+from task.image import parse_image
+from task.model import Build, Changeset, Decision, Hold, Landing, Report
+
+DB = "ghcr.io/acme/db"
+
+
+def app(key: str, **annotations: str) -> dict[str, Any]:
+    """An Application by its `namespace/name`; its folder has both names."""
+    namespace, _, name = key.partition("/")
+    made = application(name, URL, **{"update_strategy": "newest-build", **annotations})
+    made["metadata"] |= {"namespace": namespace, "labels": {"stage": namespace}}
+    made["spec"] |= {"project": f"of-{name}"}
+    made["spec"]["source"] |= {"path": f"apps/{namespace}-{name}"}
+    return made
+
+
+def path(key: str) -> str:
+    return target(key.replace("/", "-"))
+
+
+class Stages(Story):
+    """Applications of several stages on one branch."""
+
+    def __init__(self, *apps: dict[str, Any]) -> None:
+        keys = [f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in apps]
+        super().__init__(apps[0], Branch({path(key): KUSTOMIZATION for key in keys}))
+        self.others = list(apps[1:])
+
+    def says(self, key: str) -> str:
+        text = self.branch.files[path(key)]
+        return text.partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+
+    def build(self, key: str, tag: str, sequence: int | None = None) -> Decision:
+        """An event for one Application."""
+        terms = Terms(build=Build(sequence=sequence), now=NOW)
+        return self._for(key, Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
+
+    def by_hand(self, key: str, intent: Intent) -> Decision:
+        return self._for(key, Job(intent.verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent))
+
+    def _for(self, key: str, job: Job) -> Decision:
+        narrowed = replace(SCOPE, narrow=replace(SCOPE.narrow, names=(key,)))
+        (decision,) = self.run(replace(job, scope=narrowed)).decisions
+        return decision
+
+    def promote(self, sources: str, targets: str, **more: Any) -> Report:
+        promotion = Promotion(tuple(sources.split()), tuple(targets.split()), **more)
+        check_promotion(promotion)
+        return self.run(Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion))
+
+
+def rules(report: Report) -> dict[str, str]:
+    return {one.subscription.application.key: one.verdict.rule for one in report.decisions}
+
+
+def sources(report: Report) -> dict[str, str]:
+    return {one.subscription.application.key: one.source for one in report.decisions}
+
+
+def errors(report: Report) -> list[str]:
+    return [one.message for one in report.problems if one.severity == "error"]
+
+
+def test_what_one_runs_is_put_to_another() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    scene.build("staging/web", "b7", 7)
+    report = scene.promote("staging/web", "production/web")
+    assert (report.exit, rules(report)) == (0, {"production/web": "admitted"})
+    assert sources(report) == {"production/web": "staging/web"}
+    assert [image.reference for image in report.images] == [f"{WEB}:b7"]
+    assert scene.says("production/web") == "b7"
+    # The build's identity came along: an older build that finishes later is the older one there, too.
+    assert scene.build("production/web", "b6", 6).verdict.rule == "superseded"
+
+
+def test_the_second_time_there_is_nothing_to_do() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    scene.build("staging/web", "b7", 7)
+    scene.promote("staging/web", "production/web")
+    tip = scene.branch.tip
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "same"}
+    assert scene.branch.tip == tip
+
+
+def four() -> Stages:
+    """Two stages of two Applications."""
+    return Stages(*(app(f"{stage}/{name}") for stage in ("staging", "production") for name in ("web", "api")))
+
+
+@pytest.mark.parametrize(
+    ("given_from", "given_to", "expected"),
+    [
+        ("staging/*", "production/{name}", {"production/web": "staging/web", "production/api": "staging/api"}),
+        ("staging/web", "production/*", {"production/web": "staging/web", "production/api": "staging/web"}),
+        ("staging/web", "web", {"production/web": "staging/web"}),  # by the name alone, and never to itself
+        ("staging/web staging/api", "*/{name}", {"production/web": "staging/web", "production/api": "staging/api"}),
+        (
+            "staging/api",
+            "production/web production/{name}",
+            {"production/web": "staging/api", "production/api": "staging/api"},
+        ),
+        ("staging/web", "{namespace}/api", {"staging/api": "staging/web"}),
+    ],
+)
+def test_patterns(given_from: str, given_to: str, expected: Mapping[str, str]) -> None:
+    scene = four()
+    scene.build("staging/web", "b7")
+    scene.build("staging/api", "b8")
+    report = scene.promote(given_from, given_to)
+    assert (report.exit, sources(report)) == (0, expected)
+    for key, source in expected.items():
+        assert scene.says(key) == {"staging/web": "b7", "staging/api": "b8"}[source]
+
+
+def test_the_project_of_the_source_may_name_the_target() -> None:
+    scene = Stages(app("staging/web"), app("production/of-web"))
+    scene.build("staging/web", "b7")
+    assert sources(scene.promote("staging/web", "production/{project}")) == {"production/of-web": "staging/web"}
+
+
+def test_labels_on_both_sides() -> None:
+    scene = four()
+    scene.build("staging/web", "b7")
+    report = scene.promote("*/web", "", source_selector="stage=staging", target_selector="stage in (production)")
+    assert sources(report) == {"production/web": "staging/web", "production/api": "staging/web"}
+
+
+def test_the_name_of_a_source_is_no_pattern() -> None:
+    scene = Stages(app("staging/w*"), app("production/web"))
+    scene.build("staging/w*", "b7")
+    assert rules(scene.promote("staging/*", "production/{name}")) == {}
+
+
+@pytest.mark.parametrize("given_to", ["production/web", "production/*"])
+def test_two_versions_for_one_target_are_a_usage_error(given_to: str) -> None:
+    scene = four()
+    scene.build("staging/web", "b7")
+    scene.build("staging/api", "b8")
+    tip = scene.branch.tip
+    with pytest.raises(UsageError) as caught:
+        scene.promote("staging/*", given_to)
+    said = "would get two versions of ghcr.io/acme/web: b8 of staging/api and b7 of staging/web"
+    assert said in caught.value.message
+    assert scene.branch.tip == tip
+
+
+def test_two_sources_with_one_version_are_one() -> None:
+    scene = four()
+    scene.build("staging/web", "b7")
+    scene.build("staging/api", "b7", 7)  # the one that knows its build says more
+    assert sources(scene.promote("staging/*", "production/web")) == {"production/web": "staging/api"}
+
+
+@pytest.mark.parametrize(
+    ("given_from", "given_to", "message"),
+    [
+        ("staging/wep", "production/*", "no Application is called 'staging/wep'"),
+        ("nowhere/*", "production/*", "no Application's name fits 'nowhere/*'"),
+        ("staging/web", "production/wep", "no Application is called 'production/wep'"),
+        ("staging/web", "nowhere/*", "no Application's name fits 'nowhere/*'"),
+        (
+            "staging/web",
+            "{namespace}/{name}",
+            "--to: '{namespace}/{name}' fits only the source itself, and no Application is its own source",
+        ),
+        ("staging/web", "{name}/nowhere", "--to: no Application fits '{name}/nowhere'"),
+    ],
+)
+def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message: str) -> None:
+    report = four().promote(given_from, given_to)
+    assert (report.exit, errors(report)) == (3, [message])
+
+
+@pytest.mark.parametrize(
+    ("given_to", "selector", "message"),
+    [
+        ("", "stage=productoin", "--to-selector: no Application fits 'stage=productoin'"),
+        ("production/web", "stage=productoin", "--to-selector: no Application fits 'stage=productoin'"),
+        (
+            "{name}/nowhere",
+            "stage=production",
+            "--to and --to-selector: no Application fits '{name}/nowhere stage=production'",
+        ),
+        (
+            "",
+            "stage=staging",
+            "--to-selector: 'stage=staging' fits only the source itself, and no Application is its own source",
+        ),
+    ],
+)
+def test_the_option_that_leaves_no_target_is_named(given_to: str, selector: str, message: str) -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    report = scene.promote("staging/web", given_to, target_selector=selector)
+    assert (report.exit, errors(report)) == (3, [message])
+
+
+def test_a_source_without_a_version_is_an_error() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    scene.branch.commit({path("staging/web"): "resources: []\n"})
+    report = scene.promote("staging/web", "production/web")
+    assert (report.exit, rules(report)) == (3, {"production/web": "source"})
+    assert errors(report) == [f"staging/web: neither Git nor the cluster has a version of {WEB}"]
+    assert scene.says("production/web") == "1.0.0"
+
+
+def test_a_source_whose_file_cannot_be_read_is_an_error() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    scene.branch.commit({path("staging/web"): "images: {"})
+    assert scene.promote("staging/web", "production/web").exit == 3
+    assert scene.says("production/web") == "1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "rule"),
+    [
+        ({"image_list": f"web={WEB}:~1.0", "update_strategy": "semver"}, "constraint"),
+        ({"web.allow_tags": "regexp:^v"}, "allow-tags"),
+        ({"web.ignore_tags": "1.*"}, "ignore-tags"),
+    ],
+)
+def test_the_targets_rules_decide(annotations: dict[str, str], rule: str) -> None:
+    scene = Stages(app("staging/web"), app("production/web", **annotations))
+    scene.build("staging/web", "1.1.0")
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": rule}
+    assert scene.says("production/web") == "1.0.0"
+
+
+def test_a_hold_defers_and_the_release_writes_it() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    scene.by_hand("production/web", Intent("hold", Hold("freeze", "jane", NOW)))
+    scene.build("staging/web", "b7", 7)
+    report = scene.promote("staging/web", "production/web")
+    assert (rules(report), scene.says("production/web")) == ({"production/web": "held"}, "1.0.0")
+    scene.build("staging/web", "b6", 6)
+    scene.by_hand("production/web", Intent("release"))
+    assert scene.says("production/web") == "b7"
+    assert scene.build("production/web", "b6", 6).verdict.rule == "superseded"  # the build came along
+
+
+def test_after_a_rollback_what_git_says_counts() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    for tag, number in (("b7", 7), ("b8", 8)):
+        scene.build("staging/web", tag, number)
+    scene.by_hand("staging/web", Intent("rollback", Hold("b8 fails", "jane", NOW), to="b7"))
+    scene.promote("staging/web", "production/web")
+    assert scene.says("production/web") == "b7"
+
+
+def test_a_digest_that_only_the_state_has_comes_along() -> None:
+    digest = f"sha256:{'a' * 64}"
+    pinned = {"image_list": f"web={WEB}:live", "update_strategy": "digest"}
+    scene = Stages(app("staging/web", **pinned), app("production/web", **pinned))
+    scene.build("staging/web", f"live@{digest}", 7)
+    scene.promote("staging/web", "production/web")
+    assert f"digest: {digest}" in scene.branch.files[path("production/web")]
+
+
+def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
+    mirror = "registry.example.com/prod/web"
+    scene = Stages(app("staging/web"), app("production/web", image_list=f"web={mirror}"))
+    scene.branch.commit({path("production/web"): KUSTOMIZATION.replace(WEB, mirror)})
+    scene.build("staging/web", "b7")
+    nothing = scene.promote("staging/web", "production/web")
+    assert (nothing.exit, rules(nothing)) == (0, {})
+    assert [one.message for one in nothing.problems] == ["no target tracks an image of its source"]
+    assert rules(scene.promote("staging/web", "production/web", images=("web",))) == {"production/web": "admitted"}
+    assert (scene.says("production/web"), mirror in scene.branch.files[path("production/web")]) == ("b7", True)
+
+
+def test_of_several_images_one_may_be_named() -> None:
+    both = {"image_list": f"web={WEB},db={DB}"}
+    scene = Stages(app("staging/web", **both), app("production/web", **both))
+    two = KUSTOMIZATION + f"- name: {DB}\n  newTag: 1.0.0\n"
+    scene.branch.commit({path("production/web"): two, path("staging/web"): two.replace("1.0.0", "b7")})
+    report = scene.promote("staging/web", "production/web", images=("db",))
+    assert [one.candidate.name for one in report.decisions] == [DB]
+    assert scene.says("production/web") == "1.0.0"
+    unknown = scene.promote("staging/web", "production/web", images=("cache",))
+    assert (unknown.exit, errors(unknown)) == (3, ["--image cache: no source has it"])
+
+
+def test_a_broken_entry_of_a_target_is_an_error() -> None:
+    scene = Stages(app("staging/web"), app("production/web", update_strategy="newest"))
+    scene.build("staging/web", "b7")
+    report = scene.promote("staging/web", "production/web")
+    assert (report.exit, rules(report)) == (3, {"production/web": "annotation"})
+
+
+def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[str, Any]:
+    images = [f"{WEB}:{tag}" for tag in tags]
+    return {"sync": {"status": sync}, "health": {"status": health}, "summary": {"images": images}}
+
+
+@pytest.mark.parametrize(
+    ("said", "rule", "because"),
+    [
+        (status("Synced", "Healthy", "b7"), "admitted", "passes all rules"),
+        (status("Synced", "Healthy", "b6", "b7"), "admitted", "passes all rules"),
+        (status("OutOfSync", "Healthy", "b7"), "not-healthy", "staging/web is not synced: Argo CD says OutOfSync"),
+        (status("Synced", "Degraded", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Degraded"),
+        (status("Synced", "Healthy", "b6"), "not-healthy", "staging/web does not run b7: Argo CD says b6"),
+        (status("Synced", "Healthy"), "not-healthy", "staging/web does not run b7: Argo CD says nothing of it"),
+        (None, "not-healthy", "staging/web has no status of Argo CD"),
+    ],
+)
+def test_only_what_is_healthy(said: Mapping[str, Any] | None, rule: str, because: str) -> None:
+    scene = Stages(app("staging/web") | ({"status": said} if said else {}), app("production/web"))
+    scene.build("staging/web", "b7")
+    report = scene.promote("staging/web", "production/web", healthy=True)
+    assert rules(report) == {"production/web": rule}
+    assert because in report.decisions[0].verdict.because
+    assert sources(report) == {"production/web": "staging/web"}
+    assert scene.says("production/web") == ("b7" if rule == "admitted" else "1.0.0")
+
+
+OURS = "https://git.example/acme/web"
+OLD, NEW = "a" * 40, "b" * 40
+
+
+def with_commits(repository: str) -> Stages:
+    """Production has a build of an old commit, staging one of a new commit; their builds have no numbers."""
+    scene = Stages(app("staging/web"), app("production/web"))
+    for key, tag, commit in (("production/web", "b1", OLD), ("staging/web", "b7", NEW)):
+        terms = Terms(build=Build(commit=commit, repository=repository), now=NOW)
+        scene._for(key, Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("written", "named", "rule"),
+    [
+        (OURS, "ssh://git@git.example/acme/web.git", "superseded"),
+        (OURS, "", "admitted"),  # nobody but the state file names it: by arrival
+        ("https://evil.example/steal", OURS, "admitted"),
+    ],
+)
+def test_only_the_repository_that_is_named_is_asked_about_commits(written: str, named: str, rule: str) -> None:
+    scene = with_commits(written)
+    asked: list[str] = []
+
+    def older(repository: str, _new: str, _old: str) -> str:
+        asked.append(repository)
+        return "older"
+
+    scene.ancestry = older
+    assert rules(scene.promote("staging/web", "production/web", repository=named)) == {"production/web": rule}
+    assert asked == ([named] if rule == "superseded" else [])
+
+
+def test_the_source_commit_of_the_build_is_the_commits() -> None:
+    scene = with_commits(OURS)
+    commit = NEW
+    messages: list[str] = []
+    land = scene.branch.land
+
+    def told(change: Changeset) -> Landing:
+        messages.append(change.message)
+        return land(change)
+
+    scene.branch.land = told  # type: ignore[method-assign]
+    scene.promote("staging/web", "production/web", repository=OURS)
+    assert f"Argocd-reference-commit-repourl: {OURS}" in messages[0]
+    assert f"Source-Commit: {commit}" in messages[0]
+    assert f"Argocd-reference-commit-sha: {commit}" in messages[0]
+    assert messages[0].startswith("build: automatic update of web\n")
+
+
+@pytest.mark.parametrize(
+    ("promotion", "message"),
+    [
+        (Promotion(("a",), ("{cluster}/a",)), "--to: nothing is known as {cluster} in '{cluster}/a'"),
+        (Promotion(("a",), ("b/{name",)), "--to: a brace is missing, or one too many, in 'b/{name'"),
+        (Promotion(("a",), ("b/{{name}}",)), "--to: a brace is missing, or one too many, in 'b/{{name}}'"),
+        (Promotion(source_selector="a in b"), "--from-selector: cannot read 'a in b'"),
+        (Promotion(target_selector="a in b"), "--to-selector: cannot read 'a in b'"),
+    ],
+)
+def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_promotion(promotion)
+    assert caught.value.message == message
+
+
+@given(
+    st.sampled_from(["newest-build", "alphabetical", "semver"]),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["staging", "production", "promote", "hold", "release"]),
+            st.integers(1, 6),
+            st.booleans(),
+        ),
+        max_size=8,
+    ),
+)
+def test_promote_is_an_event_like_the_sources_own(strategy: str, steps: Sequence[tuple[str, int, bool]]) -> None:
+    """Whatever happened before: it decides as the source's build would, and the second time it changes nothing."""
+
+    def stages() -> Stages:
+        return Stages(app("staging/web", update_strategy=strategy), app("production/web", update_strategy=strategy))
+
+    scene, twin = stages(), stages()
+    built: dict[str, int | None] = {}
+    for what, number, identified in steps:
+        sequence = number if identified else None
+        for one in (scene, twin):
+            if what in ("staging", "production"):
+                if (
+                    one.build(f"{what}/web", f"1.{number}.0", sequence).verdict.verdict == "update"
+                    and what == "staging"
+                ):
+                    built[one.says("staging/web")] = sequence
+            elif what in ("hold", "release"):
+                one.by_hand("production/web", Intent(what, Hold("freeze", "jane", NOW) if what == "hold" else None))
+        if what != "promote":
+            continue
+        decided = scene.promote("staging/web", "production/web").decisions[0].verdict
+        tag = twin.says("staging/web")
+        known = twin.build("production/web", tag, built.get(tag))
+        assert (decided.verdict, scene.says("production/web")) == (known.verdict.verdict, twin.says("production/web"))
+        tip = scene.branch.tip
+        again = scene.promote("staging/web", "production/web").decisions[0].verdict
+        assert again.verdict == ("unchanged" if decided.verdict == "update" else decided.verdict)
+        assert scene.branch.tip == tip
+
+
+def test_a_promotion_whose_rollout_fails_is_taken_back() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    scene.build("staging/web", "b7", 7)
+
+    def follow(landed: Sequence[Landed]) -> Followed:
+        return Followed((), tuple(Failure((one,), "degraded") for one in landed))
+
+    scene.follow = follow
+    promotion = Promotion(("staging/web",), ("production/web",))
+    report = scene.run(Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion, undo=True))
+    assert ([one.rollback for one in report.commits], scene.says("production/web")) == ([False, True], "1.0.0")
+    scene.follow = lambda _landed: Followed()
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "superseded"}
+
+
+@pytest.mark.parametrize(("repository", "shown"), [(OURS, NEW), ("https://git.example/acme/other", "")])
+def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: str) -> None:
+    scene = with_commits(OURS)
+    apps = [subscribe(parse_application(one), Defaults()) for one in (scene.app, *scene.others)]
+    promotion = Promotion(("staging/web",), ("production/web",), repository=repository)
+    pairs, _ = pairs_of(apps, promotion)
+    known = [
+        SourceVersion(one, replace(one.entry.image, tag="b7"), Build(commit=NEW, repository=OURS))
+        for one in wanted(pairs)
+    ]
+    told: list[str] = []
+    world = FakeWorld(
+        applications=list, locate=lambda _origin: None, repository=lambda _url, _sub: scene.branch, now=lambda: 0.0,
+        sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, text: told.append(text),
+    )  # fmt: skip
+    job = Job("promote", (), SCOPE, Terms(now=NOW), WORDING, deployed=DeployedSource(repository, ""))
+    made = with_promoted(job, asks_to_promote(pairs, known, promotion), world)
+    assert (made.deployed.commit if made.deployed else "") == shown
+    assert bool(told) == (not shown)

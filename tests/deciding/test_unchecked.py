@@ -1,0 +1,49 @@
+"""What a run says about facts that no registry could give: what it means, and what to do."""
+
+import pytest
+
+from task.annotations.subscription import subscribe
+from task.deciding.questions import unchecked
+from task.errors import CredentialsError, UnreachableError
+from task.model import Answer, Application, Fact, Source
+
+(SUB,) = subscribe(
+    Application(
+        "argocd",
+        "web",
+        {"image-list": "web=ghcr.io/acme/web", "web.platforms": "linux/arm64,linux/amd64"},
+        (Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm"),),
+    )
+).subscriptions
+DOWN = Answer(error=UnreachableError("ghcr.io is down", hint="run it again"))
+NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "needed", "message", "hint"),
+    [
+        (
+            NO_LOGIN,
+            ["platforms"],
+            "not checked whether the image is for linux/arm64 or linux/amd64: there is",
+            "create it",
+        ),
+        (DOWN, ["platforms"], "not checked whether the image is for", "with --registry-check always, this is an error"),
+        (DOWN, ["created", "created"], "the one that arrives later counts as newer: ghcr.io is down", "--sequence"),
+        (DOWN, ["platforms", "created"], "or linux/amd64; it is not known which build is newer", "--sequence"),
+        (DOWN, ["labels"], "the commit message lacks the image's labels: ghcr.io", "--registry-check always"),
+    ],
+)
+def test_it_says_what_is_unknown_and_never_to_run_again(
+    answer: Answer, needed: list[Fact], message: str, hint: str
+) -> None:
+    found = unchecked(answer, needed, SUB)
+    assert found is not None
+    assert message in found.message
+    assert hint in found.hint
+    assert "run it again" not in found.hint
+
+
+def test_an_answer_leaves_nothing_to_say() -> None:
+    assert unchecked(Answer(), ["platforms"], SUB) is None
+    assert unchecked(None, ["platforms"], SUB) is None

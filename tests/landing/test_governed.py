@@ -1,0 +1,302 @@
+"""What `.image-update/config` changes about runs: freezes, requests and their groups, the words of commits."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory import NOW, SCOPE, URL, WORDING, Story, story
+from runs import WEB
+
+from task.annotations.application import parse_application
+from task.annotations.subscription import Defaults, subscribe
+from task.deciding.ask import Ask
+from task.deciding.decide import is_state_path, state_path
+from task.deciding.job import AUTHOR, Job, Terms, Wording
+from task.errors import TargetError
+from task.image import parse_image
+from task.landing.changeset import agreed_wording
+from task.landing.governed import Governed, govern
+from task.landing.head_branch import heads_of_requests
+from task.model import File, Person, Snapshot, Subscription, Wishes
+from task.repository_config.config import PATH
+
+FROZEN, FREE = "2026-11-22T12:00:00Z", "2026-11-23T12:00:00Z"  # a Sunday, a Monday
+WEEKENDS = "version: 1\nfreezes:\n- {schedule: 0 18 * * 5, duration: 62h, reason: no deployments at weekends}\n"
+
+
+def frozen(text: str = WEEKENDS, strategy: str = "newest-build") -> Story:
+    one = story(strategy)
+    one.branch.commit({PATH: text})
+    one.now = FROZEN
+    return one
+
+
+def test_an_event_in_a_freeze_is_held_and_names_it() -> None:
+    one = frozen()
+    report = one.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FROZEN), WORDING))
+    (found,) = report.decisions
+    assert (found.verdict.verdict, found.verdict.rule) == ("defer", "held")
+    assert found.verdict.because == (
+        "held by the freeze in .image-update/config, line 3, since 2026-11-20T18:00:00Z until 2026-11-23T08:00:00Z: "
+        "no deployments at weekends; 1.1.0 is remembered for the release"
+    )
+    assert one.value == "1.0.0"
+
+
+@pytest.mark.parametrize("way", ["an older event", "the same event", "release"])
+def test_what_first_happens_after_a_freeze_writes_the_newest(way: str) -> None:
+    one = frozen()
+    assert one.event("b", 2) == one.event("c", 3) == ("defer", "held")
+    assert one.event("a", 1) == ("refuse", "superseded")
+    one.now = FREE
+    if way == "release":
+        assert one.release().verdict.verdict == "update"
+    else:
+        one.event("a", 1) if way == "an older event" else one.event("c", 3)
+    assert one.value == "c"
+    assert one.event("c", 3) == ("unchanged", "same")
+
+
+def test_a_scan_after_a_freeze_writes_the_newest() -> None:
+    one = frozen(strategy="semver")
+    one.tags = ("1.0.0", "1.1.0")
+    assert one.scan() == ("defer", "held")
+    assert one.event("1.2.0") == ("defer", "held")
+    one.now = FREE
+    assert one.scan() == ("update", "admitted")
+    assert one.value == "1.2.0"
+
+
+def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
+    one = frozen()
+    one.now = FREE
+    one.hold("incident")
+    one.event("b", 2)
+    one.now = FROZEN
+    found = one.release()
+    assert (found.verdict.verdict, found.verdict.rule) == ("defer", "held")
+    assert found.verdict.because.startswith("released: it was held by jane")
+    assert "no deployments at weekends" in found.verdict.because
+    assert one.value == "1.0.0"
+    one.now = FREE
+    assert one.event("a", 1) == ("update", "admitted")
+    assert one.value == "b"
+
+
+def test_a_hold_and_a_rollback_work_in_a_freeze() -> None:
+    one = frozen()
+    one.now = FREE
+    assert one.event("b", 2) == ("update", "admitted")
+    one.now = FROZEN
+    assert one.rollback("1.0.0").verdict.verdict == "update"
+    assert one.value == "1.0.0"
+    assert one.hold("wait").verdict.verdict == "defer"
+
+
+def test_an_event_that_changes_nothing_is_unchanged_in_a_freeze() -> None:
+    one = frozen()
+    assert one.event("1.0.0") == ("unchanged", "same")
+
+
+def test_a_freeze_that_is_taken_away_ends() -> None:
+    one = frozen()
+    one.event("b", 2)
+    one.branch.commit({PATH: "version: 1\n"})
+    assert one.event("a", 1) == ("update", "admitted")
+    assert one.value == "b"
+
+
+def test_without_the_config_nothing_is_frozen() -> None:
+    one = frozen()
+    job = Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FROZEN), WORDING, repository_config=False)
+    assert [found.verdict.verdict for found in one.run(job).decisions] == ["update"]
+
+
+@pytest.mark.parametrize("text", ["", "version: 2\n", "version: 1\nfreeze: []\n"])
+def test_a_broken_config_writes_nothing(text: str) -> None:
+    one = frozen(text)
+    commits = len(one.branch.commits)
+    report = one.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FREE), WORDING))
+    (found,) = report.decisions
+    assert (found.verdict.verdict, found.verdict.rule, report.exit) == ("error", "target", 3)
+    assert found.verdict.because.startswith(f"{PATH}: line ")
+    assert one.rollback("0.9.0").verdict.rule == "target"  # also for a person: nobody knows what it would have said
+    assert len(one.branch.commits) == commits
+
+
+Step = tuple[Literal["event", "freeze", "thaw", "hold", "release"], int]
+steps = st.lists(
+    st.tuples(st.sampled_from(["event", "event", "event", "freeze", "thaw", "hold", "release"]), st.integers(1, 6)),
+    min_size=1, max_size=10,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", ["semver", "newest-build"])
+@settings(max_examples=40)
+@given(taken=steps, last=st.sampled_from(["event", "scan", "release"]), which=st.integers(0, 9))
+def test_a_freeze_never_loses_an_event(strategy: str, taken: list[Step], last: str, which: int) -> None:
+    one = frozen(strategy=strategy)
+    one.now = FREE
+    built: list[int] = []
+    for what, number in taken:
+        if what == "event":
+            one.event(f"1.{number}.0", number)
+            built.append(number)
+            one.tags = tuple(f"1.{each}.0" for each in (0, *built))
+        elif what in ("freeze", "thaw"):
+            one.now = FROZEN if what == "freeze" else FREE
+        elif what == "hold":
+            one.hold("incident")
+        else:
+            one.release()
+        if one.now == FROZEN:
+            assert one.value in {"1.0.0", *(f"1.{each}.0" for each in built)}
+    before = one.value
+    one.now = FROZEN
+    one.release()
+    assert one.value == before  # a freeze holds, whoever else does not
+    one.now = FREE
+    if last == "scan" and strategy == "semver":
+        one.scan()
+    elif last == "event" and built:
+        number = built[which % len(built)]
+        one.event(f"1.{number}.0", number)
+    else:
+        one.release()
+    assert one.value == (f"1.{max(built)}.0" if built else "1.0.0")
+
+
+def subscriptions(**annotations: str) -> list[Subscription]:
+    """Two Applications of one project with two images each, and one of another project."""
+    found: list[Subscription] = []
+    for name, project in (("a", "shop"), ("b", "shop"), ("c", "blog")):
+        item = {
+            "metadata": {
+                "name": name,
+                "namespace": "argocd",
+                "annotations": {"p/image-list": "web=acme/web,api=acme/api", "p/write-back-target": "kustomization"}
+                | {f"p/{key}": value for key, value in annotations.items()},
+            },
+            "spec": {"project": project, "source": {"repoURL": URL, "path": f"apps/{name}", "targetRevision": "main"}},
+        }
+        found += subscribe(parse_application(item, "p/"), Defaults()).subscriptions
+    return found
+
+
+class Shows:
+    """A repository whose snapshot shows everything."""
+
+    def read_more(self, snapshot: Snapshot, places: object) -> Snapshot:  # noqa: ARG002
+        return snapshot
+
+
+def under(
+    text: str, subs: Iterable[Subscription], files: dict[str, str] | None = None, job: Job | None = None
+) -> Governed:
+    asks = [Ask(sub, (parse_image("acme/web:2"),)) for sub in subs]
+    shown = {PATH: File(f"version: 1\n{text}\n"), **{path: File(one) for path, one in (files or {}).items()}}
+    job = job or Job("run", (), SCOPE, Terms(now=NOW), Wording(Person("", "")))
+    return govern(asks, Snapshot(URL, "main", "t", shown), Shows(), job)
+
+
+@pytest.mark.parametrize(("group", "branches"), [("repository", 1), ("project", 2), ("application", 3), ("image", 2)])
+def test_requests_are_grouped(group: str, branches: int) -> None:
+    found = under(f"pullRequests: {{enabled: true, group: {group}}}", subscriptions())
+    heads = heads_of_requests("main", [ask.subscription for ask in found.asks])
+    assert len(heads) == len(set(heads.values())) == branches
+    assert all(head.startswith("image-update/") for head in heads.values())
+
+
+def test_the_request_of_an_application_is_the_same_whichever_image_was_built() -> None:
+    found = [
+        ask.subscription for ask in under("pullRequests: {enabled: true, group: application}", subscriptions()).asks
+    ]
+    assert (
+        heads_of_requests("main", found[:1])
+        == heads_of_requests("main", found[1:2])
+        == heads_of_requests("main", found[:2])
+    )
+
+
+def test_one_request_for_all_has_the_name_that_it_has_without_a_config() -> None:
+    subs = [replace(one, pull_request=True) for one in subscriptions()]
+    found = [ask.subscription for ask in under("pullRequests: {enabled: true, labels: [x]}", subscriptions()).asks]
+    assert heads_of_requests("main", found) == heads_of_requests("main", subs)
+
+
+def test_a_request_by_rule_is_of_the_rules_applications_alone() -> None:
+    found = under("rules: [{match: {projects: [blog]}, pullRequests: {enabled: true}}]", subscriptions())
+    assert [ask.subscription.pull_request for ask in found.asks] == [False] * 4 + [True] * 2
+
+
+def worded(text: str, given: Wording, files: dict[str, str] | None = None) -> Wording:
+    job = Job("run", (), SCOPE, Terms(now=NOW), given)
+    found = under(text, subscriptions(), files, job)
+    return agreed_wording(found.wording, [ask.subscription for ask in found.asks])
+
+
+CONFIG = (
+    "commit: {authorName: Config, authorEmail: c@example.com, trailers: {Team: config, Ticket: '1'}, signOff: true}"
+)
+
+
+def test_what_is_given_wins_over_the_config_and_the_config_over_the_default() -> None:
+    silent = Wording(Person("", ""))
+    assert worded("", silent).author == AUTHOR
+    found = worded(CONFIG, silent)
+    assert found.author == Person("Config", "c@example.com")
+    assert found.trailers == (("Team", "config"), ("Ticket", "1"), ("Signed-off-by", "Config <c@example.com>"))
+    spoken = Wording(Person("Given", ""), trailers=(("team", "given"),), sign_off=False)
+    found = worded(CONFIG, spoken)
+    assert found.author == Person("Given", "c@example.com")
+    assert found.trailers == (("team", "given"), ("Ticket", "1"))
+
+
+def test_a_template_of_the_repository_makes_the_message() -> None:
+    text = "commit: {template: .image-update/message}"
+    files = {".image-update/message": "chore: {{.AppName}}"}
+    assert worded(text, Wording(Person("", "")), files).template == "chore: {{.AppName}}"
+    assert worded(text, Wording(Person("", ""), "given")).template == "given"  # it is not even read
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "there is no file .image-update/message"),
+        ({".image-update/message": "{{"}, ".image-update/message: "),
+        ({".image-update/message": "x" * 70_000}, "larger than 64 KiB"),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_an_error_of_the_config(files: dict[str, str], words: str) -> None:
+    with pytest.raises(TargetError, match=words) as caught:
+        worded("commit: {template: .image-update/message}", Wording(Person("", "")), files)
+    assert caught.value.subject == PATH
+    assert caught.value.message.startswith("line 2: commit.template: ")
+    assert "--no-repository-config" in caught.value.hint
+
+
+def test_an_author_by_rule_writes_the_commit_of_its_applications_alone() -> None:
+    text = "rules: [{match: {projects: [blog]}, commit: {authorName: Blog}}]\ncommit: {authorName: All}"
+    found = under(text, subscriptions())
+    subs = [ask.subscription for ask in found.asks]
+    assert agreed_wording(found.wording, subs[4:]).author.name == "Blog"
+    assert agreed_wording(found.wording, subs).author.name == "All"
+
+
+def test_silence_changes_nothing() -> None:
+    subs = subscriptions()
+    assert [ask.subscription for ask in under("", subs).asks] == subs
+    assert subs[0].wishes == Wishes()
+
+
+def test_the_state_of_a_folder_called_config_lies_beside_the_config() -> None:
+    (sub, *_) = subscriptions()
+    for home in ("config", "config/web"):
+        path = state_path(replace(sub, home=home))
+        assert path.startswith(".image-update/config-folder/")
+        assert is_state_path(path)
+    assert state_path(replace(sub, home="configs")).startswith(".image-update/configs/")
+    assert not is_state_path(PATH)
