@@ -197,7 +197,7 @@ class ScopeOptions:
         Option(
             RULES,
             "Update strategy for images without an update-strategy annotation.",
-            "semver|newest-build|alphabetical|digest",
+            "|".join(get_args(Strategy)),
             read=one_of,
         ),
     ] = "semver"

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from host_schemas import fields
@@ -11,10 +11,11 @@ from support import ROOT
 
 from scripts.options import table
 from scripts.typer_options import all_options, commands
-from task.annotations.keys import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS, STRATEGIES
+from task.annotations.keys import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS
 from task.ci.results import NAMES
 from task.errors import Exit
 from task.git.errors import FAILURES, Meaning
+from task.model import Strategy
 from task.schemas import load
 
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
@@ -42,7 +43,7 @@ def test_every_annotation_is_documented(key: str) -> None:
     assert re.search(rf"^\|.*`{re.escape(key)}`", ANNOTATIONS, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", [*STRATEGIES, *DEPRECATED])
+@pytest.mark.parametrize("name", [*get_args(Strategy), *DEPRECATED])
 def test_every_strategy_is_documented(name: str) -> None:
     assert f"`{name}`" in ANNOTATIONS
 

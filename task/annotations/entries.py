@@ -13,6 +13,7 @@ from task.annotations.keys import Faulty, Setting
 from task.errors import Malformed
 from task.model import Entry, Flaw, Keys, Policy, Strategy
 from task.policy import tag_filter
+from task.policy.strategies import STRATEGIES
 from task.policy.version_range import parse_range
 
 T = TypeVar("T")
@@ -115,10 +116,11 @@ class _Reader:
 
     def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
         constraints = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
-        if strategy == "digest" and not self.entry.constraint:
+        meaning = STRATEGIES[strategy].constraint
+        if meaning == "tag" and not self.entry.constraint:
             fix = f"write {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
-            raise Faulty("image-list", self.entry.text, "the digest strategy needs the tag to follow", fix)
-        for text in constraints if strategy == "semver" else ():
+            raise Faulty("image-list", self.entry.text, f"the {strategy} strategy needs the tag to follow", fix)
+        for text in constraints if meaning == "range" else ():
             if text == self.entry.constraint:
                 _checked(Setting("image-list", text), parse_range, lambda: advice.on_constraint(self.entry))
             else:

@@ -13,13 +13,8 @@ from typing import cast
 from task.errors import Malformed
 from task.image import split_registry
 from task.model import Entry, Strategy
+from task.policy.strategies import STRATEGIES
 
-STRATEGIES: Mapping[str, Strategy] = {
-    "semver": "semver",
-    "newest-build": "newest-build",
-    "alphabetical": "alphabetical",
-    "digest": "digest",
-}
 DEPRECATED: Mapping[str, Strategy] = {"latest": "newest-build", "name": "alphabetical"}  # renamed in AIU v0.13
 
 APPLICATION_KEYS = (
@@ -137,9 +132,10 @@ def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]
         return cast("Strategy", default), ""
     name, _, constraint = setting.value.partition(":")
     word = name.strip().lower()
-    if word == "semver":  # guides show `semver:1.6.x`, but AIU reads plain semver
-        return "semver", constraint.strip()
-    known = DEPRECATED.get(setting.value.lower()) or STRATEGIES.get(setting.value.lower())
+    named = next((one for one in STRATEGIES if one == word), None)
+    if named and STRATEGIES[named].constraint == "range":  # guides show `semver:1.6.x`, but AIU reads plain semver
+        return named, constraint.strip()
+    known = DEPRECATED.get(setting.value.lower()) or (named if word == setting.value.lower() else None)
     if known is None:
         raise Faulty(
             setting.key,

@@ -35,6 +35,7 @@ from task.errors import Malformed, TaskError
 from task.image import live_image, parse_image_list, split_image_list
 from task.model import Application, Entry, Flaw, Subscription
 from task.policy.platforms import is_platform, meant_platforms
+from task.policy.strategies import rules_of
 from task.templates.branch_name import check_branch_template
 from task.text import counted
 
@@ -380,8 +381,8 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
 def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Finding]:
     """Yield mistakes that show only when the settings of an entry are combined with the defaults."""
     for one in readings:
-        # As in AIU, these strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
-        if one.entry.constraint and one.policy.strategy in ("newest-build", "alphabetical"):
+        # As in AIU, some strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
+        if one.entry.constraint and not rules_of(one.policy).constraint:
             yield _finding(
                 app,
                 "image-list",

@@ -21,6 +21,7 @@ from task.pipeline.match import Matched, asks_for_all
 from task.pipeline.overlooked import Seen
 from task.policy.judge import objection
 from task.policy.pick import dates_needed, ranked
+from task.policy.strategies import rules_of
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
 AT_ONCE = 8  # how many tags of one repository are examined at a time after the newest one
@@ -76,7 +77,8 @@ def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
     sub = ask.subscription
     if sub.suspended or (terms.require_live and not first_live(sub)):
         return ask
-    return _with(ask, sub.policy.constraints[0]) if sub.policy.strategy == "digest" and sub.policy.constraints else None
+    follows = rules_of(sub.policy).constraint == "tag" and sub.policy.constraints
+    return _with(ask, sub.policy.constraints[0]) if follows else None
 
 
 def _with(ask: Ask, tag: str) -> Ask:

@@ -26,6 +26,7 @@ from task.pipeline.batches import at_once, by_branch, by_login, by_repository, l
 from task.pipeline.deliver import branch_of_requests, prepare
 from task.pipeline.discover import discover
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
+from task.policy.strategies import needs
 
 
 @dataclass(frozen=True)
@@ -168,8 +169,7 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
     pinned = {
         id(row): replace(question_about(row.subscription, newest[id(row.subscription)]), facts=("digest",))
         for row in rows
-        if id(row.subscription) in newest
-        and (row.in_git.digest or row.subscription.policy.pin_digest or row.subscription.policy.strategy == "digest")
+        if id(row.subscription) in newest and (row.in_git.digest or needs(row.subscription.policy, "digest"))
     }
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     problems = [_no_tag(one) for one in found.decisions]

@@ -37,7 +37,7 @@ from task.model import (
 from task.policy.judge import objection
 from task.policy.order import commits, version_of, why_older
 from task.policy.remember import holding
-from task.policy.strategies import STRATEGIES
+from task.policy.strategies import rules_of
 
 NOTHING = State()
 _STATES = ".image-update"  # the folder that has all state files
@@ -218,6 +218,6 @@ def _better(new: Move, old: Move, situation: Situation) -> bool:
         return ranks[0] > ranks[1]
     policy = situation.subscription.policy
     ours, theirs = (Written(one.decision.candidate.tag, one.decision.candidate.digest, one.build) for one in (new, old))
-    if STRATEGIES[policy.strategy].older(ours.tag, theirs.tag):
+    if rules_of(policy).older(ours.tag, theirs.tag):
         return False
     return not why_older(ours, theirs, policy, situation.facts.ancestry)

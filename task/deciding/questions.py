@@ -27,6 +27,7 @@ from task.model import (
 from task.policy.judge import objection
 from task.policy.order import commits, compare, version_of
 from task.policy.platforms import accepts
+from task.policy.strategies import needs, rules_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def question_about(sub: Subscription, image: Image) -> Question:
 def may_ask(sub: Subscription, check: str) -> bool:
     """Tell whether a decision about this entry can need a registry."""
     policy = sub.policy
-    curious = policy.pin_digest or policy.platforms or policy.strategy in ("newest-build", "digest")
+    curious = policy.pin_digest or policy.platforms or rules_of(policy).needs
     return check != "never" and bool(check == "always" or curious)
 
 
@@ -65,13 +66,13 @@ def facts_of(
     policy, image, build = sub.policy, offer.image, offer.build
     about = question_about(sub, image)
     found: list[tuple[Question, Fact]] = []
-    if not image.digest and (policy.pin_digest or policy.strategy == "digest"):
+    if not image.digest and needs(policy, "digest"):
         found.append((about, "digest"))
     if policy.platforms:
         found.append((about, "platforms"))
     if check == "always":
         found.append((about, "exists"))
-    if policy.strategy != "newest-build" or not _counts(image, current, policy):
+    if not needs(policy, "created") or not _counts(image, current, policy):
         return tuple(found)
     known = memory.written
     old = known.build if known and version_of(known) == version_of(current) else Build()

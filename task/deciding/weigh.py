@@ -36,6 +36,7 @@ from task.model import (
 from task.policy.judge import judge
 from task.policy.order import Ancestry, superseded, version_of, why_older
 from task.policy.remember import active, hold_text, holding, written
+from task.policy.strategies import needs
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> 
     """Return what the rules say about an image, with what the registry answered about it."""
     sub, terms = situation.subscription, situation.terms
     # The digest is written if the rules require it, or if the target has one already.
-    if sub.policy.pin_digest or sub.policy.strategy == "digest":
+    if needs(sub.policy, "digest"):
         if not image.digest and answer and answer.exists:
             image = replace(image, digest=answer.digest)
     elif image.tag and not situation.current.digest:

@@ -20,7 +20,7 @@ from task.forges.proposal import head_branch
 from task.model import Build, Grouping, Memory, Reading, Snapshot, Subscription, Verdict
 from task.policy.order import version_of
 from task.policy.remember import hold_text, holding
-from task.policy.strategies import STRATEGIES
+from task.policy.strategies import rules_of
 from task.templates import branch_name
 from task.templates.change import Change
 from task.urls import normal_url
@@ -87,7 +87,7 @@ def decide_on_head(base: Snapshot, head: Snapshot, ask: Ask, terms: Terms, facts
     on_head = Reading(tag=waits.tag, digest=waits.digest) if waits else None
     move = decide_one(with_state(base, head, [sub]), ask, terms, facts, on_head)
     if waits and move.updates and move.decision.candidate.tag != waits.tag:
-        older = STRATEGIES[sub.policy.strategy].older(move.decision.candidate.tag, waits.tag)
+        older = rules_of(sub.policy).older(move.decision.candidate.tag, waits.tag)
         if older:
             because = f"{waits.version} waits on {head.branch} already: {older}"
             return move.without_effect(Verdict("refuse", "superseded", because))

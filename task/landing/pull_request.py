@@ -26,7 +26,8 @@ from task.forges.proposed_builds import Builds, build_key
 from task.landing.changeset import PreparedCommit
 from task.landing.ports import Forge, World
 from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict, Written
-from task.policy.order import UNORDERED, commits, version_of, why_older
+from task.policy.order import commits, version_of, why_older
+from task.policy.strategies import rules_of
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges
 
@@ -96,7 +97,7 @@ def declined(move: Move, request: Request, world: World) -> Move:
     event = Written(candidate.tag, candidate.digest, move.build)
     if version_of(event) == version_of(known):
         return move.without_effect(_closed_for_this(found))
-    by_build = sub.policy.strategy in UNORDERED or event.tag == known.tag
+    by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
     pair = commits(event.build, known.build) if by_build else None
     why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
     if not why:

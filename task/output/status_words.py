@@ -11,7 +11,7 @@ from task.output.words import NOT_READ, VERDICTS
 from task.policy.judge import objection
 from task.policy.order import version_of
 from task.policy.remember import hold_text
-from task.policy.strategies import STRATEGIES
+from task.policy.strategies import rules_of
 from task.text import counted, without_logins
 from task.urls import without_login
 
@@ -132,7 +132,7 @@ def summary(status: Status) -> str:
 def _older(one: ImageStatus, tag: str) -> bool:
     """Tell whether a tag is older than the one in Git. If the rules do not admit the one in Git, no tag is."""
     now, policy = one.in_git.tag, one.subscription.policy
-    return bool(now) and objection(now, policy) is None and bool(STRATEGIES[policy.strategy].older(tag, now))
+    return bool(now) and objection(now, policy) is None and bool(rules_of(policy).older(tag, now))
 
 
 def _same(one: ImageStatus, image: Image) -> bool:

@@ -9,7 +9,7 @@ from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
 from task.policy import tag_filter
 from task.policy.order import version_of
-from task.policy.strategies import STRATEGIES
+from task.policy.strategies import rules_of
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
@@ -20,7 +20,7 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
         return Verdict(
             "refuse", "allow-tags", f"allow-tags regexp:{policy.allow} does not match {tag or 'an empty tag'}"
         )
-    rule, why = STRATEGIES[policy.strategy].objection(tag, policy)
+    rule, why = rules_of(policy).objection(tag, policy)
     return Verdict("refuse", rule, why) if rule else None
 
 
@@ -29,14 +29,14 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
     if refusal := objection(image.tag, policy):
         return refusal
     # AIU with `tagsortmode` writes the plain tag here, which changes nothing in the cluster.
-    if policy.strategy == "digest" and not image.digest:
-        return Verdict("error", "registry", "the digest strategy needs the digest and the event has none")
+    if "digest" in rules_of(policy).needs and not image.digest:
+        return Verdict("error", "registry", f"the {policy.strategy} strategy needs the digest and the event has none")
     if same(image, current):
         return Verdict("unchanged", "same", f"Git already says {version_of(current)}")
     # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
     # an update may be a downgrade: if 2.0.0 runs, ~1.0 picks 1.0.5. AIU never compares with the running tag.
     comparable = current.tag and current.tag != image.tag and objection(current.tag, policy) is None
-    if comparable and not allow_downgrade and (why := STRATEGIES[policy.strategy].older(image.tag, current.tag)):
+    if comparable and not allow_downgrade and (why := rules_of(policy).older(image.tag, current.tag)):
         return Verdict("refuse", "not-newer", why)
     if policy.pin_digest and not image.digest:
         return Verdict("error", "registry", "pin-digest needs the digest and the event has none")

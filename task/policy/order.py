@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from task.model import Build, Meant, Memory, Policy, Reading, Written
-from task.policy.strategies import STRATEGIES
+from task.policy.strategies import rules_of
 from task.timestamps import epoch_seconds
 from task.urls import host_and_path
 
-UNORDERED = ("newest-build", "digest")  # the strategies that do not order tags
 Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old commit) → "newer", "older", …
 
 
@@ -83,8 +82,8 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     rolled_back = version_of(newest) != version_of(current)
     # If the strategy orders tags, only it compares them. After a rollback, builds count as well, so that a repeated
     # event does not bring back a tag that the rollback skipped.
-    ordered = policy.strategy not in UNORDERED and event.tag != newest.tag
-    if ordered and not (rolled_back and STRATEGIES[policy.strategy].older(event.tag, newest.tag)):
+    ordered = rules_of(policy).ordered and event.tag != newest.tag
+    if ordered and not (rolled_back and rules_of(policy).older(event.tag, newest.tag)):
         return ""
     if order.relation == "older":
         return f"a newer build was written: {version_of(newest) or 'unknown'}; {order.because}"
@@ -102,7 +101,7 @@ def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry
 
     If the strategy orders tags, they decide. Builds of the same tag are compared as builds.
     """
-    if policy.strategy not in UNORDERED and event.tag != known.tag:
-        return STRATEGIES[policy.strategy].older(event.tag, known.tag)
+    if rules_of(policy).ordered and event.tag != known.tag:
+        return rules_of(policy).older(event.tag, known.tag)
     order = compare(event.build, known.build, ancestry)
     return order.because if order.relation == "older" else ""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from task.model import Policy
 from task.policy.judge import objection
-from task.policy.strategies import STRATEGIES
+from task.policy.strategies import needs, rules_of
 
 # If a registry has no referrers API, cosign uses tags such as `sha256-<hex>.sig` for signatures and attestations.
 _NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
@@ -25,19 +25,19 @@ def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
 def dates_needed(tags: Iterable[str], policy: Policy, known: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the tags whose dates are needed and not known.
 
-    Only `newest-build` needs dates, and only for several tags.
+    Only a strategy that sorts by date needs them, and only for several tags.
     """
-    candidates = admitted(tags, policy) if policy.strategy == "newest-build" else ()
+    candidates = admitted(tags, policy) if needs(policy, "created") else ()
     return tuple(tag for tag in candidates if tag not in (known or {})) if len(candidates) > 1 else ()
 
 
 def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the admitted tags, newest first.
 
-    `dates` are RFC 3339 in UTC, and "" for an image without a date, which is older than any other. With `newest-build`,
-    the caller has to give the dates of all `dates_needed`: a missing date counts as "".
+    `dates` are RFC 3339 in UTC, and "" for an image without a date, which is older than any other. The
+    caller has to give those of all `dates_needed`: a missing date counts as "".
     """
-    sort_key, known = STRATEGIES[policy.strategy].sort_key, dates or {}
+    sort_key, known = rules_of(policy).sort_key, dates or {}
     return tuple(sorted(admitted(tags, policy), key=lambda tag: sort_key(tag, known.get(tag, "")), reverse=True))
 
 

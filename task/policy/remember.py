@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from task.model import Build, Hold, Meant, Memory, Policy, Reading, State, Written
-from task.policy.order import UNORDERED, version_of
-from task.policy.strategies import STRATEGIES
+from task.policy.order import version_of
+from task.policy.strategies import rules_of
 from task.timestamps import epoch_seconds
 
 MOST = 20  # versions that are recognised when their event is repeated
@@ -20,8 +20,8 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     """
     known = event.build != Build()
     this = Written(event.tag, event.digest, event.build)
-    if policy.strategy not in UNORDERED:
-        older = STRATEGIES[policy.strategy].older
+    if rules_of(policy).ordered:
+        older = rules_of(policy).older
         fence = tuple(version for version in memory.replaced if older(event.tag, version.partition("@")[0]))
         newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
         kept = newest or (this if known and event.digest else None)

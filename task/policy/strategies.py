@@ -1,23 +1,30 @@
 """The update strategies: which tags each one admits, and when a candidate is newer than the current tag.
 
-A new strategy is one class here, one line in `STRATEGIES`, and one row in docs/annotations.md.
+A new strategy is one class here with its line in `STRATEGIES`, its name in `Strategy` of task/model.py, and one row in
+docs/annotations.md. Annotations, `--strategy` and all rules follow from these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cmp_to_key
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from semver import Version
 
-from task.model import Policy, Strategy
+from task.model import Fact, Policy, Strategy
 from task.policy.version_range import parse_range, parse_version
 from task.timestamps import epoch_seconds
+
+Constraint = Literal["range", "tag", ""]
 
 
 class Rules(Protocol):
     """The rules of one strategy."""
+
+    ordered: bool  # whether tags alone say which is newer; if not, builds do
+    needs: tuple[Fact, ...]  # what a decision needs besides the tag
+    constraint: Constraint  # what the constraint means: versions, the one tag to follow, or nothing
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Return (rule, why) if the tag is not admitted, and ("", "") if it is."""
@@ -34,6 +41,10 @@ class Semver:
 
     Of equal versions, the greatest text wins, as in AIU since v0.13.
     """
+
+    ordered = True
+    needs: tuple[Fact, ...] = ()
+    constraint: Constraint = "range"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Refuse anything but a version that satisfies every constraint.
@@ -77,6 +88,10 @@ class NewestBuild:
     An event is the newest build because it arrives last, but lists of tags are sorted by date.
     """
 
+    ordered = False
+    needs: tuple[Fact, ...] = ("created",)
+    constraint: Constraint = ""
+
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Admit every tag. The constraint has no effect, as in AIU."""
         del tag, policy
@@ -99,6 +114,10 @@ class NewestBuild:
 class Alphabetical:
     """The greatest tag by byte order: `2024-9` > `2024-10`, `b` > `B`."""
 
+    ordered = True
+    needs: tuple[Fact, ...] = ()
+    constraint: Constraint = ""
+
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Admit every tag. The constraint has no effect, as in AIU."""
         del tag, policy
@@ -116,6 +135,10 @@ class Alphabetical:
 
 class Digest:
     """Follows the digest of one mutable tag, which is the constraint."""
+
+    ordered = False
+    needs: tuple[Fact, ...] = ("digest",)
+    constraint: Constraint = "tag"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Refuse any tag but the constraint's own."""
@@ -142,3 +165,13 @@ STRATEGIES: Mapping[Strategy, Rules] = {
     "alphabetical": Alphabetical(),
     "digest": Digest(),
 }
+
+
+def rules_of(policy: Policy) -> Rules:
+    """Return the rules of the policy's strategy."""
+    return STRATEGIES[policy.strategy]
+
+
+def needs(policy: Policy, fact: Fact) -> bool:
+    """Tell whether a decision needs this fact, whatever the image is."""
+    return fact in rules_of(policy).needs or (fact == "digest" and policy.pin_digest)

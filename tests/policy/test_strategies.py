@@ -3,7 +3,7 @@
 import json
 from functools import reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -152,3 +152,7 @@ def test_the_setting_of_the_image_comes_before_that_of_the_application() -> None
     index = {"update-strategy": {"": "latest", "w": "name"}}
     assert settings(index, ("w",))["update-strategy"].value == "name"
     assert settings(index, ("x",))["update-strategy"].value == "latest"
+
+
+def test_every_name_has_its_rules() -> None:
+    assert list(STRATEGIES) == list(get_args(Strategy))
