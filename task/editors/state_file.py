@@ -4,8 +4,8 @@ Its path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is 
 so that two Argo CDs that share a repository and an Application's name do not share its memory.
 
 People may read, edit and revert the file. Its text is YAML, but its name does not end in `.yaml`, because Argo CD's
-directory sources would apply it as a manifest. Values are read as texts: a plain `1.10` is that tag, not a number. Only
-lines with a change are written. Comments, quotes and the order of the other lines stay.
+directory sources would apply it as a manifest. Values are read as texts: a plain `1.10` is that tag, not a number. What
+is written has a fixed form. The comments at the beginning stay, and so do keys of a newer version.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from task.editors.state_data import data_of, remembered, states_of, with_unknown
-from task.editors.state_lines import edited, fresh, in_flow
+from task.editors.state_lines import in_fixed_form, in_flow
 from task.editors.yaml.tree import Tree, parse
 from task.errors import TargetError
 from task.model import State
@@ -35,7 +35,7 @@ def read_state(text: str) -> dict[str, State]:
 def write_state(text: str, states: Mapping[str, State]) -> str:
     """Return the text with `states`, or "" if there is nothing to remember and the file has to be removed.
 
-    As little of `text` as possible changes, and nothing if it already has `states`. What a newer version wrote stays.
+    Nothing changes if `text` already has `states`, in any form. What a newer version wrote stays.
     Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
     states = remembered(states)
@@ -46,17 +46,10 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
         return ""
     if known == states:
         return text
-    # First edit line by line. If the result is not as meant, write all lines anew below the file's comments: people
-    # write YAML in more forms than a line-by-line edit can handle.
-    head, wanted = "" if tree.text else _HEAD, in_flow(_sorted(data))
-    for way in (edited, fresh):
-        try:
-            result = head + way(tree, data)
-            new = _parsed(result)
-            if states_of(new) == states and in_flow(_sorted(with_unknown(new, data_of(states)))) == wanted:
-                return result
-        except TargetError:
-            continue
+    result = ("" if tree.text else _HEAD) + in_fixed_form(tree, data)
+    new = _parsed(result)
+    if states_of(new) == states and in_flow(_sorted(with_unknown(new, data_of(states)))) == in_flow(_sorted(data)):
+        return result
     raise TargetError("there is more to remember than one state file may hold", hint="shorten the reason of the hold")
 
 
