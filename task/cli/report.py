@@ -9,8 +9,9 @@ from task.cli.html_page import HtmlCommand, write_page
 from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
 from task.output.console import plain_console, stdout_console
+from task.output.report_page import page
 from task.output.report_table import table
-from task.output.saved_report import LARGEST, report_of
+from task.output.saved_report import LARGEST, report_of, shown
 from task.output.stdout import say
 from task.settings import ReportOptions, Settings
 
@@ -31,15 +32,14 @@ def report(settings: Settings, call: Call) -> int:
     log("debug", f"reading {path}")
     try:
         found = report_of(_read(path))
+        console = stdout_console(call.environ) or plain_console()
+        text = shown(found, page if html else lambda report: table(report, console))
     except Malformed as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
     if html:  # the page shows its errors itself
-        # Imported late: only this option of this command needs jinja2.
-        from task.output.report_page import page  # noqa: PLC0415
-
-        write_page(page(found), html)
+        write_page(text, html)
     else:
-        say(table(found, stdout_console(call.environ) or plain_console()))
+        say(text)
         in_table = {(one["application"], one["because"]) for one in found["decisions"] if one["verdict"] == "error"}
         for one in found["errors"]:  # those of an Application are in the table, the others on stderr, as in the run
             if (one["application"], one["message"]) not in in_table:

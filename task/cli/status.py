@@ -15,6 +15,7 @@ from task.model import Status
 from task.output.console import stdout_console
 from task.output.log import Log
 from task.output.status_json import json_text
+from task.output.status_page import page
 from task.output.status_text import plain, table
 from task.output.stdout import say
 from task.settings import (
@@ -50,9 +51,6 @@ def status(settings: Settings, call: Call) -> int:
         if not (shown and problem.application):  # the table shows these to a person already
             log.problem(problem.severity, problem.application, problem.message, problem.hint)
     if given.html:
-        # Imported late: only this option needs jinja2.
-        from task.output.status_page import page  # noqa: PLC0415
-
         write_page(page(found), given.html)
     elif given.output == "json":
         say(json_text(found))
