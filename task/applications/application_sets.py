@@ -9,11 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from task.applications.repositories import Repositories
-from task.applicationsets.fill import Budget
-from task.applicationsets.generators import NamedCluster
-from task.applicationsets.go_yaml import load
-from task.applicationsets.render import Rendered, render
-from task.applicationsets.unfilled import may_name, template_of
+from task.applicationsets import Budget, NamedCluster, Rendered, load, may_name, render, template_of
 from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text
 from task.model import Found, Image

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from task.applicationsets.go_yaml import load_all
+from task.applicationsets import load_all
 from task.errors import Malformed
 from task.model import Found
 from task.yaml_documents import ManifestDocument, broken, documents

@@ -14,7 +14,7 @@ from support import DATA
 from task.applicationsets.arguments import go_value
 from task.applicationsets.fill import FUNCTIONS, LANGUAGE, Budget
 from task.applicationsets.generators import NamedCluster
-from task.applicationsets.render import render
+from task.applicationsets.rendered_set import render
 from task.templates.go_template import AnyMap, FailedTemplate, parse
 
 ODD: list[Any] = [None, 3, 1e999, 10**400, "x", True, [], {}, [None], {"a": None}, "{{"]

@@ -14,7 +14,7 @@ import pytest
 
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
-from task.applicationsets.render import Rendered, render
+from task.applicationsets.rendered_set import Rendered, render
 
 CASES = sorted((Path(__file__).parent.parent / "data" / "applicationsets").glob("*.json"))
 # What was put on the Application by hand is only in the cluster.

@@ -11,7 +11,7 @@ import pytest
 from task.applicationsets import go_yaml
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
-from task.applicationsets.render import PARAMS, TEMPLATE, Rendered, render
+from task.applicationsets.rendered_set import PARAMS, TEMPLATE, Rendered, render
 from task.errors import Malformed
 
 UNIQUE = "error getting param sets by merge key: the parameters from a generator were not unique by the given mergeKeys"
