@@ -25,6 +25,11 @@ class Ask:
     build: Build | None = None  # of the candidates; None is that of the event
     source: str = ""  # namespace/name of the Application that runs the candidate already (`promote`)
 
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What identifies it, whatever the repository's config makes of its subscription."""
+        return self.subscription.identity
+
     def terms(self, terms: Terms) -> Terms:
         """Return the terms of the run, with this ask's own build if it has one."""
         return terms if self.build is None else replace(terms, build=self.build)

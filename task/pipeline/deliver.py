@@ -6,11 +6,11 @@ are no conflicts to resolve, and a build that is no longer the newest is not wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
-from task.deciding.ask import Ask, failed_asks
+from task.deciding.ask import failed_asks
 from task.deciding.decide import decide, places
 from task.deciding.job import Job, Landed, Outcome, landed_of
 from task.deciding.move import failed
@@ -43,8 +43,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             wanted = (place for ask in batch.asks for place in places(ask))
             snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
             governed = govern(everyone, snapshot, batch.repository, job)
-            snapshot, left = governed.snapshot, {id(ask) for ask in batch.asks}
-            asks = tuple(now for ask, now in zip(everyone, governed.asks, strict=True) if id(ask) in left)
+            snapshot, left = governed.snapshot, {ask.key for ask in batch.asks}
+            asks = tuple(ask for ask in governed.asks if ask.key in left)
             heads, commits, settled = prepare(replace(batch, asks=asks), governed, gather, contention, job, world)
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms))
@@ -59,7 +59,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             except Outpaced:
                 outpaced.append(prepared)
 
-        batch = replace(batch, asks=_asks_of(outpaced, batch.asks, asks))
+        again = {one.subscription.identity for prepared in outpaced for one in prepared.decisions}
+        batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
             try:
@@ -116,13 +117,6 @@ def _land(
     except TaskError as error:
         outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
     return replace(outcome, strays=prepared.strays)
-
-
-def _asks_of(commits: Iterable[PreparedCommit], asks: Iterable[Ask], governed: Iterable[Ask]) -> tuple[Ask, ...]:
-    """Return the asks whose decisions are in these changesets. `governed` are the same asks, under the config."""
-    # Compare by identity: an Application may have two equal subscriptions, and a decision holds that of its ask.
-    subscriptions = {id(decision.subscription) for prepared in commits for decision in prepared.decisions}
-    return tuple(ask for ask, now in zip(asks, governed, strict=True) if id(now.subscription) in subscriptions)
 
 
 def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt: int, job: Job) -> Outcome:
