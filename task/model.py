@@ -215,6 +215,16 @@ class Snapshot:
     branch: str  # the base branch's name, "HEAD" resolved
     tip: str  # commit id
     files: Files
+    memory: Files = field(default_factory=dict)  # the state files on the memory branch
+    memory_tip: str = ""  # "" if there is no such branch
+
+
+@dataclass(frozen=True)
+class Head(Snapshot):
+    """A head branch. What waits there is what our commit changed against its own parent."""
+
+    before: Snapshot | None = None  # that parent; None if the tip is not a commit of ours, so the branch is not either
+    changed: tuple[str, ...] = ()  # the paths that differ
 
 
 @dataclass(frozen=True)
@@ -256,6 +266,7 @@ class Changeset:
     message: str
     author: Person
     head_commit: str | None = None  # the tip of the head branch, "" if it is absent, None if it was not read
+    on_top: bool = False  # the head branch is somebody else's: the commit goes on its own tip, `tip`
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ Both come from Applications, so from people who need not be trusted with this ma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from urllib.parse import unquote
 
 from task.errors import SourceError
 from task.text import blanked
-from task.urls import login_of, split, without_login
+from task.urls import login_of, normal_url, split, without_login
 
+OURS = "image-update/"  # how the names of our own head branches begin
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _HEX = frozenset("0123456789abcdef")
 _ID_LENGTHS = (40, 64)
@@ -90,6 +92,16 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
         return url if found == bare else found
     prefix, replacement = max(fitting, key=lambda pair: len(pair[0]))
     return replacement + url[len(prefix) :]
+
+
+def memory_branch(repo: str, base: str) -> str:
+    """Return the branch that remembers holds, and what they defer, where changes do not go to the base itself."""
+    return f"image-update-memory/{short_hash(normal_url(repo), base)}"
+
+
+def short_hash(*words: str) -> str:
+    """Return eight hexadecimal digits that distinguish these words from others."""
+    return sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def base_branch_name(revision: str) -> str:

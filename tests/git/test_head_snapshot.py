@@ -31,7 +31,7 @@ def door() -> Git:
 
 def both(git_door: Git, repo: Path, *, default: bool = False) -> tuple[Snapshot, Snapshot | None]:
     with BareRepository(git_door, str(repo)) as store:
-        base = store.snapshot(store.default_branch() if default else "main", PLACES, HEAD)
+        base = store.snapshot(store.default_branch() if default else "main", PLACES, [HEAD])
         return base, store.head_snapshot(HEAD, PLACES)
 
 
@@ -64,7 +64,7 @@ def test_other_branches_of_the_same_folder_are_not_fetched(tmp_path: Path, head:
     others = [f"team/{letter}" for letter in "acdef"]
     repo = repository(tmp_path, {name: f"{name}\n" for name in (head, *others, "c")})
     with BareRepository(door(), str(repo)) as store:
-        store.snapshot("main", PLACES, head)
+        store.snapshot("main", PLACES, [head])
         found = store.head_snapshot(head, PLACES)
         kinds = git(Path(store._remote.ready()), "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)")
     assert found is not None
@@ -91,7 +91,7 @@ def test_with_what_earlier_runs_have_kept(tmp_path: Path) -> None:
             git(repo, "branch", "-m", before, after)
             commit(repo, {"web.yaml": f"{after}\n"}, after)
         with BareRepository(door(), str(repo), cache_dir=kept) as store:
-            store.snapshot("main", PLACES, HEAD)
+            store.snapshot("main", PLACES, [HEAD])
             head = store.head_snapshot(HEAD, PLACES)
             found.append(head.files["web.yaml"].text if head else None)
     assert found == [AFTER, None, f"{HEAD}\n"]
@@ -106,12 +106,12 @@ def test_the_default_branch_was_read_before(tmp_path: Path) -> None:
 def test_each_reading_is_of_that_moment(tmp_path: Path) -> None:
     repo = repository(tmp_path, {})
     with BareRepository(door(), str(repo)) as store:
-        store.snapshot("main", PLACES, HEAD)
+        store.snapshot("main", PLACES, [HEAD])
         assert store.head_snapshot(HEAD, PLACES) is None
         git(repo, "branch", HEAD, "main")
         commit(repo, {"web.yaml": AFTER}, HEAD)
         again = store.head_snapshot(HEAD, PLACES)  # asked for a second time
-        store.snapshot("main", PLACES, HEAD)
+        store.snapshot("main", PLACES, [HEAD])
         third = store.head_snapshot(HEAD, PLACES)
     assert again == third
     assert again is not None

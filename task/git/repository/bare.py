@@ -16,18 +16,20 @@ from task.errors import Outpaced, SourceError, TargetError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitFailed
-from task.git.names import base_branch_name, branch_name
+from task.git.names import base_branch_name, branch_name, memory_branch
 from task.git.repository import fast_import
 from task.git.repository.history import History
 from task.git.repository.lost_answers import land_once
+from task.git.repository.marks import is_marked, marked
 from task.git.repository.objects import LARGEST
+from task.git.repository.past import commit_of
 from task.git.repository.remote import Remote
 from task.git.repository.restarts import restarted
 from task.git.repository.texts import file_of
-from task.git.repository.tree_walk import Tree, look, parse_tree
+from task.git.repository.tree_walk import Tree, changed_paths, look, parse_tree
 from task.git.repository.versions import versions_of
 from task.git.signing import Signer
-from task.model import Changeset, File, FileVersion, Landing, Place, Snapshot, Through
+from task.model import Changeset, File, FileVersion, Head, Landing, Place, Snapshot, Through
 from task.text import blanked
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ class BareRepository:
         self._roots: dict[str, str] = {}  # commit → its tree
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
-        self._fetched: dict[str, str] = {}  # branch → its tip, fetched but not read yet; "" if there is none
+        self._fetched: Mapping[str, str] = {}  # branch → its tip, fetched but not read yet; "" if there is none
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +68,7 @@ class BareRepository:
         self._roots.clear()
         self._trees.clear()
         self._texts.clear()
-        self._fetched.clear()
+        self._fetched = {}
 
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that the remote's HEAD names. Raises `SourceError` if there is none.
@@ -75,29 +77,30 @@ class BareRepository:
         """
         if not tip:
             return self._remote.default_branch()[0]
-        name, commit = self._with_restarts(self._remote.fetch_default)
-        self._fetched = {name: commit}
+        name, self._fetched = self._with_restarts(self._remote.fetch_default)
         return name
 
-    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
-        """Return these places at the branch's present tip, all from one commit.
+    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:
+        """Return these places at the branch's present tip, all from one commit, and what its memory branch has.
 
-        `places` is evaluated while the server is asked for the tip. `head` is a head branch that is read next, at the
-        same places. Its tip is fetched together with that of the base, and so are their files. Raises `SourceError` if
-        there is no such branch, and the errors of `task.git.errors`.
+        `places` is evaluated while the server is asked for the tip. `heads` are head branches that are read next. Their
+        tips are fetched together with that of the base, and so are their files. Raises `SourceError` if there is no
+        such branch, and the errors of `task.git.errors`.
         """
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
 
         name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
 
         def read() -> Snapshot:
-            tip = self._fetched.pop(name, "")
-            if head and tip:
-                self._fetched[head] = self._remote.fetch_head(head)
-            elif head:
-                tip, self._fetched[head] = self._remote.fetch_tips(name, head, wanted)
-            tip = tip or self._remote.fetch_tip(name, wanted)
-            return self._snapshot(name, tip, wanted(), also=self._fetched.get(head, ""))
+            tips = self._fetched if name in self._fetched and not heads else {}
+            tips = tips or self._remote.fetch_tips(name, heads, wanted)
+            self._fetched = {head: tips.get(head, "") for head in heads}
+            also = [tip for tip in self._fetched.values() if tip]
+            found = self._snapshot(name, tips[name], wanted(), also)
+            memory = tips.get(memory_branch(self._remote.repo, name), "")
+            if not memory:
+                return found
+            return replace(found, memory=self._snapshot(name, memory, [Place("", "files")]).files, memory_tip=memory)
 
         return self._with_restarts(read)
 
@@ -108,17 +111,32 @@ class BareRepository:
             # False if the server gave no single objects, and everything was discarded
             known = snapshot.tip in self._roots
             tip = snapshot.tip if known else self._remote.fetch_tip(snapshot.branch)
-            return self._snapshot(snapshot.branch, tip, places)
+            found = self._snapshot(snapshot.branch, tip, places)
+            return replace(found, memory=snapshot.memory, memory_tip=snapshot.memory_tip)
 
         return self._with_restarts(read)
 
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
-        """Return these places at a head branch's tip, or None if there is no such branch."""
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
+        """Return these places, and all that our commit changed, at a head branch's tip and at that commit's parent.
+
+        None if there is no such branch.
+        """
         name = branch_name(head)
 
-        def read() -> Snapshot | None:
-            tip = self._fetched.pop(name) if name in self._fetched else self._remote.fetch_head(name)
-            return self._snapshot(name, tip, places) if tip else None
+        def read() -> Head | None:
+            tip = self._fetched[name] if name in self._fetched else self._remote.fetch_head(name)
+            self._fetched = {one: at for one, at in self._fetched.items() if one != name}
+            if not tip:
+                return None
+            ours = commit_of(self._remote.objects, tip)
+            if not is_marked(ours.message, ours.tree, name) or len(ours.parents) != 1:
+                found = self._snapshot(name, tip, places)
+                return Head(found.repo, name, tip, found.files)
+            changed = changed_paths(self._tree, self._root(ours.parent), ours.tree)
+            wanted = [*places, *map(Place, changed)]
+            found = self._snapshot(name, tip, wanted, [ours.parent])
+            before = self._snapshot(name, ours.parent, wanted)
+            return Head(found.repo, name, tip, found.files, before=before, changed=tuple(changed))
 
         return self._with_restarts(read)
 
@@ -140,33 +158,50 @@ class BareRepository:
         """Return the names of all branches with one of these prefixes, in order."""
         return self._remote.branches(beginnings)
 
+    def remember(self, change: Changeset) -> None:
+        """Replace the memory branch, `change.destination.head`, by these files. Without any, the branch goes.
+
+        Raises `Outpaced` if it is not at `change.head_commit` any more.
+        """
+        commit = ""
+        if change.files:
+            commit = fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change))).commit
+        self._push(change.destination.head, commit, change.head_commit or "", replaces=True)
+
+    def drop(self, head: str, was: str) -> None:
+        """Delete a head branch that is at `was`. Raises `Outpaced` if it has moved."""
+        self._push(head, "", was, replaces=True)
+
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit. Nothing is sent."""
-        made, held, _ = self._with_restarts(lambda: self._prepared(change))
+        _, made, held, _ = self._with_restarts(lambda: self._prepared(change))
         return held or Landing("", made.tree, through=self.through)
 
     def land(self, change: Changeset) -> Landing:
         """Commit on the tip that was read, and push. Raises `Outpaced` if the branch has moved since.
 
-        A separate head branch is created, or replaced if it has not moved. The base branch is never replaced.
+        A head branch of ours is created, or replaced if it has not moved, and bears our mark. No other is replaced.
         """
-        made, held, there = self._with_restarts(lambda: self._prepared(change))
+        change, made, held, there = self._with_restarts(lambda: self._prepared(change))
         return held or Landing(self._send(change, made, there), made.tree, through=self.through)
 
     def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
         """Push the commit, signed if required, and return its id. `there` is the tip of the head branch, or ""."""
         base, head = change.destination.base, change.destination.head
-        commit = made.commit
+        commit, replaces = made.commit, head != base and not change.on_top
         if self._signer is not None:  # the same commit, but signed
             folder, message = self._remote.ready(), fast_import.message(change)
             commit = self._signer.commit(folder, made.tree, change.tip, message, change.author)
-        self._push(head, commit, change.tip if head == base else there, replaces=head != base)
+        self._push(head, commit, there if replaces else change.tip, replaces=replaces)
         return commit
 
-    def _prepared(self, change: Changeset) -> tuple[fast_import.Made, Landing | None, str]:
-        """Make the commit, and return it with what `_held` says about it."""
+    def _prepared(self, change: Changeset) -> tuple[Changeset, fast_import.Made, Landing | None, str]:
+        """Make the commit, and return it with its whole message and what `_held` says about it."""
         made = self._make(change)
-        return made, *self._held(change, made)
+        if change.destination.head != change.destination.base and not change.on_top:
+            change = replace(change, message=marked(change.message, made.tree, change.destination.head))
+            made = self._make(change)
+        return change, made, *self._held(change, made)
 
     def _held(self, change: Changeset, made: fast_import.Made) -> tuple[Landing | None, str]:
         """Return a landing if a branch has exactly this on the same tip, else None; and the head branch's tip.
@@ -178,7 +213,7 @@ class BareRepository:
         if made.tree == self._root(change.tip):
             return Landing(change.tip, made.tree, pushed=False), ""
         there = ""
-        if head != base:
+        if head != base and not change.on_top:
             there = self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
         # What was read of the head branch is gone after a restart.
         if change.head_commit and there not in self._roots and self._remote.fetch_head(head) != there:
@@ -189,11 +224,11 @@ class BareRepository:
                 return Landing(there, made.tree, pushed=False), there
         return None, there
 
-    def _snapshot(self, branch: str, tip: str, places: Collection[Place], also: str = "") -> Snapshot:
-        """Return the places at a commit. The files of another commit, `also`, are fetched together with its own."""
+    def _snapshot(self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()) -> Snapshot:
+        """Return the places at a commit. The files of other commits, `also`, are fetched together with its own."""
         seen = look(self._tree, self._root(tip), places)
-        both = [seen, *([look(self._tree, self._root(also), places)] if also else [])]
-        wanted = sorted({one.entries[path].oid for one in both for path in one.texts} - self._texts.keys())
+        every = [seen, *(look(self._tree, self._root(other), places) for other in also)]
+        wanted = sorted({one.entries[path].oid for one in every for path in one.texts} - self._texts.keys())
         if wanted:
             self._remote.fetch_files(wanted, branch)
             self._texts.update((oid, file_of(blob)) for oid, blob in self._remote.objects.read(wanted).items())
@@ -228,8 +263,9 @@ class BareRepository:
 
     def _make(self, change: Changeset) -> fast_import.Made:
         """Make the commit in the throw-away repository."""
-        if change.tip not in self._roots and self._remote.fetch_tip(change.destination.base) != change.tip:
-            raise Outpaced(f"{change.destination.base} is no longer at {change.tip}")
+        under = change.destination.head if change.on_top else change.destination.base
+        if change.tip not in self._roots and self._remote.fetch_tip(under) != change.tip:
+            raise Outpaced(f"{under} is no longer at {change.tip}")
         self._refuse_odd_paths(change)
         try:
             return fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))

@@ -71,7 +71,7 @@ class CommittedByApi(BareRepository):
 
     def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
         base, head = change.destination.base, change.destination.head
-        if head == base or there == change.tip:
+        if head == base or change.on_top or there == change.tip:
             return self._commit(head, change, made)
         if not there:
             self._create(head, change.tip)

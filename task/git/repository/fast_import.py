@@ -29,13 +29,13 @@ def is_path(path: str) -> bool:
 
 
 def stream(change: Changeset) -> bytes:
-    """Return the whole input: one commit on `change.tip`, with message and texts byte for byte."""
+    """Return the whole input: one commit on `change.tip` ("" has no parent), with message and texts byte for byte."""
     name, email = _plain(change.author.name), _plain(change.author.email)
     who = f"{name or email} <{email}> now"
     parts = [
         f"commit {REF}\nmark :1\nauthor {who}\ncommitter {who}\n".encode(),
         _data(message(change)),
-        f"from {change.tip}\n".encode(),
+        f"from {change.tip}\n".encode() if change.tip else b"",
     ]
     for path, file in sorted(change.files.items()):
         quoted = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

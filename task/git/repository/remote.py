@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from io import BytesIO
@@ -40,6 +40,8 @@ _BROKEN = (
 )  # fmt: skip
 _NEVER_FETCHED = ("fatal: bad tree object", "fatal: bad object", "fatal: unable to read")
 _PAUSES = (0.5, 2.0)  # seconds before an interrupted request is repeated
+_MEMORIES = "+refs/heads/image-update-memory/*:refs/image-update/memory/*"
+_FETCHED = re.compile(r"([0-9a-f]+)\t[^\t]*\tbranch '([^']+)' of ")
 _LOOK_BACK = 100  # commits, because others may have pushed on top of ours
 
 
@@ -146,22 +148,23 @@ class Remote:
         message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
         raise SourceError(message, hint=hint, subject=self.repo)
 
-    def fetch_default(self) -> tuple[str, str]:
-        """Return the default branch, and its tip with its trees, as `fetch_tip`.
+    def fetch_default(self) -> tuple[str, Mapping[str, str]]:
+        """Return the default branch, and the tips that `fetch_tips` returns for it.
 
         Over HTTP, both requests are sent at the same time. Over SSH they share a connection, so one waits for the
         other.
         """
         if not split(self._git.url(self._url)).scheme.startswith("http"):
             branch, _ = self.default_branch()
-            return branch, self.fetch_tip(branch)
+            return branch, self.fetch_tips(branch)
         default = cache(self.default_branch)
-        tip = self._fetch_branch("HEAD", 1, "base", "the tip of the default branch", default)
+        tip = self._fetch_branch("HEAD", 1, "base", "the tip of the default branch", default, [_MEMORIES])
+        found = self._fetched_tips()
         branch, named = default()
         if tip != named:  # it moved between the two answers, or HEAD names another branch now
-            return branch, self.fetch_tip(branch)
+            return branch, self.fetch_tips(branch)
         self._keep(tip)
-        return branch, tip
+        return branch, {**found, branch: tip}
 
     def fetch_tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
         """Return the branch's tip, with its trees. Raises `SourceError` if there is no such branch.
@@ -174,22 +177,28 @@ class Remote:
         self._keep(tip)
         return tip
 
-    def fetch_tips(self, branch: str, head: str, meanwhile: Callable[[], object] | None = None) -> tuple[str, str]:
-        """Return the tip of a branch, as `fetch_tip`, and that of a head branch, or "" if there is no such branch.
+    def fetch_tips(
+        self, branch: str, heads: Collection[str] = (), meanwhile: Callable[[], object] | None = None
+    ) -> Mapping[str, str]:
+        """Return the tips of a branch, of the memory branches, and of those head branches that exist, by name.
 
-        A fetch fails if it names a missing branch, but a pattern may match nothing. This one also matches the branches
-        whose names begin with that of the head branch.
+        The parents of head branches come along: what waits there is what they change. A fetch fails if it names a
+        missing branch, but a pattern may match nothing. It also matches branches with longer names.
         """
-        pattern = f"+refs/heads/{head}*:refs/image-update/heads/x*"
-        why = "the tips of the branch and the head branch"
-        tip = self._fetch_branch(branch, 1, "base", why, meanwhile, [pattern])
+        patterns = [f"+refs/heads/{head}*:refs/image-update/heads/{at}/x*" for at, head in enumerate(heads)]
+        why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
+        depth = 2 if heads else 1
+        tip = self._fetch_branch(branch, depth, "base", why, meanwhile, [_MEMORIES, *patterns])
         if not tip:
             raise self._no_branch(branch)
         self._keep(tip)
-        with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
-            named = (line.rstrip("\n").split("\t", 2) for line in file)
-            tips = [oid for oid, _, what in named if what.startswith(f"branch '{head}' of ")]
-        return tip, tips[0] if tips else ""
+        return {**self._fetched_tips(), branch: tip}
+
+    def _fetched_tips(self) -> dict[str, str]:
+        """Return the tips of the last fetch, by branch."""
+        with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8", errors="surrogateescape") as file:
+            lines = (_FETCHED.match(line) for line in file)
+            return {found[2]: found[1] for found in lines if found}
 
     def _keep(self, tip: str) -> None:
         """Remember this tip for later runs if all below it is here. Servers without shallow fetches send history."""
@@ -197,8 +206,8 @@ class Remote:
             self._folder.kept = Kept(tip, self._filter == _WHOLE)
 
     def fetch_head(self, branch: str) -> str:
-        """Return the tip of a head branch, with its trees, or "" if there is no such branch."""
-        return self._fetch_branch(branch, 1, "head", "what the head branch holds")
+        """Return the tip of a head branch, with its trees and its parent, or "" if there is no such branch."""
+        return self._fetch_branch(branch, 2, "head", "what the head branch holds")
 
     def fetch_commits(self, depth: int, branch: str) -> str:
         """Return the branch's tip, with the trees of some commits. Raises `SourceError` if there is no such branch."""
