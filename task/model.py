@@ -349,6 +349,23 @@ class Proposed:
     note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
 
 
+Fate = Literal["waits", "merged", "superseded", "deferred", "dropped"]
+
+
+@dataclass(frozen=True)
+class Waited:
+    """A build that waited on a head branch before this run, and what became of it."""
+
+    application: str  # namespace/name; "" for lines of a file that belong to no Application of this run
+    alias: str
+    tag: str
+    digest: str
+    head: str
+    outcome: Fate
+    because: str
+    pull_request: str = ""  # its page
+
+
 DeploymentState = Literal["queued", "in_progress", "success", "failure"]
 
 
@@ -427,6 +444,9 @@ class Memory:
     hold: Hold | None = None
     deferred: Written | None = None  # the newest event while held
     rollback: Meant | None = None
+    released: str = (
+        ""  # on the memory branch: when the base's hold, and what it deferred, ended before the base says so
+    )
 
 
 @dataclass(frozen=True)
@@ -436,6 +456,7 @@ class State:
     hold: Hold | None = None  # on all images
     # By alias. An entry without an alias has its image's name, as `image-list` spells it.
     images: Mapping[str, Memory] = field(default_factory=dict)
+    released: str = ""  # as in a `Memory`
 
 
 @dataclass(frozen=True)
@@ -617,6 +638,7 @@ class Report:
     timings: Timings | None = None  # None for a run that failed before it began, such as for a usage error
     dry: bool = False  # whether it only says what would happen
     undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
+    waiting: tuple[Waited, ...] = ()  # what waited on head branches before
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fake_world import FakeWorld
@@ -16,6 +16,7 @@ from task.cli.update import MATCHES
 from task.deciding.job import Followed, Intent, Job, Landed, Terms, Wording
 from task.errors import Outpaced
 from task.image import parse_image
+from task.landing.waiting import merged_text
 from task.model import (
     Answer,
     Build,
@@ -24,6 +25,7 @@ from task.model import (
     File,
     FileVersion,
     Found,
+    Head,
     Hold,
     Landing,
     Person,
@@ -39,10 +41,12 @@ NOW = "2026-11-22T12:00:00Z"
 
 
 class Branch:
-    """One branch of a repository with compare-and-swap, and the files at each of its commits."""
+    """One branch of a repository with compare-and-swap, and the files at each of its commits; and its head branches."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.commits = [dict(files)]
+        self.heads: dict[str, Commit] = {}
+        self.made = 0
 
     @property
     def tip(self) -> str:
@@ -52,37 +56,97 @@ class Branch:
     def files(self) -> dict[str, str]:
         return self.commits[-1]
 
+    @property
+    def proposals(self) -> dict[str, "Commit"]:
+        """The head branches without the memory."""
+        return {name: one for name, one in self.heads.items() if not name.startswith("image-update-memory/")}
+
+    @property
+    def memory(self) -> dict[str, str]:
+        """The files of the memory branch."""
+        return next((one.files for name, one in self.heads.items() if name.startswith("image-update-memory/")), {})
+
     def commit(self, files: Mapping[str, str]) -> None:
         """Add somebody else's commit."""
         self.commits.append({**self.files, **files})
 
+    def commit_on(self, head: str, files: Mapping[str, str]) -> None:
+        """Add somebody else's commit to a head branch, which begins at the base if it is new."""
+        under = self.heads[head].files if head in self.heads else self.files
+        self._move(head, {**under, **files}, None)
+
+    def merge(self, head: str, *, keep: bool = False) -> None:
+        """Merge a head branch as Git does: what it changed against where it began. The base wins conflicts."""
+        one = self.heads[head]
+        before = one.before if one.before is not None else self.commits[0]
+        paths = {path for path in (*before, *one.files) if before.get(path) != one.files.get(path)}
+        merged = {
+            path: merged_text(before.get(path), one.files.get(path), self.files.get(path))
+            for path in (*self.files, *paths)
+        }
+        self.commits.append({path: text for path, text in merged.items() if text is not None})
+        if not keep:
+            del self.heads[head]
+
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
 
-    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:  # noqa: ARG002 - one branch
+    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
         list(places)
-        folders = {path[:end] for path in self.files for end, letter in enumerate(path) if letter == "/"}
-        files = {path: File(text) for path, text in self.files.items()}
-        return Snapshot(URL, branch, self.tip, {**files, **{path: File("", "040000") for path in folders}})
+        tips = {name: one.id for name, one in self.heads.items() if name.startswith("image-update-memory/")}
+        memory = {path: File(text) for path, text in self.memory.items()}
+        return Snapshot(URL, branch, self.tip, shown(self.files), memory, next(iter(tips.values()), ""))
 
     def read_more(self, snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
         return snapshot
 
-    def head_snapshot(self, head: str, places: Iterable[Place]) -> Snapshot | None:  # noqa: ARG002 - there is none
-        return None
+    def head_snapshot(self, head: str, places: Iterable[Place]) -> Head | None:  # noqa: ARG002 - it shows everything
+        one = self.heads.get(head)
+        if one is None:
+            return None
+        if one.before is None:
+            return Head(URL, head, one.id, shown(one.files))
+        before = Snapshot(URL, head, "before", shown(one.before))
+        changed = {path for path in (*one.before, *one.files) if one.before.get(path) != one.files.get(path)}
+        return Head(URL, head, one.id, shown(one.files), before=before, changed=tuple(sorted(changed)))
 
     def land(self, change: Changeset) -> Landing:
         landing = self.predict(change)
-        new = {**self.files, **{path: file.text for path, file in change.files.items()}}
-        self.commits.append(
-            {path: text for path, text in new.items() if path not in change.files or change.files[path].mode}
-        )
+        head = change.destination.head
+        under = self.heads[head].files if change.on_top else self.files
+        new = {**under, **{path: file.text for path, file in change.files.items()}}
+        new = {path: text for path, text in new.items() if path not in change.files or change.files[path].mode}
+        if head != change.destination.base:
+            return replace(landing, commit=self._move(head, new, None if change.on_top else dict(self.files)))
+        self.commits.append(new)
         return replace(landing, commit=self.tip)
 
     def predict(self, change: Changeset) -> Landing:
-        if change.tip != self.tip:
-            raise Outpaced(change.destination.head)
+        head = change.destination.head
+        there = self.heads[head].id if head in self.heads else ""
+        moved = there != change.tip if change.on_top else change.tip != self.tip
+        if moved or (change.head_commit is not None and there != change.head_commit):
+            raise Outpaced(head)
         return Landing("", "t" * 40)
+
+    def remember(self, change: Changeset) -> Landing:
+        head = change.destination.head
+        if (self.heads[head].id if head in self.heads else "") != change.head_commit:
+            raise Outpaced(head)
+        self.heads.pop(head, None)
+        if not change.files:
+            return Landing("", "")
+        return Landing(self._move(head, {path: file.text for path, file in change.files.items()}, None), "t" * 40)
+
+    def drop(self, head: str, was: str) -> None:
+        if self.heads[head].id != was:
+            raise Outpaced(head)
+        del self.heads[head]
+
+    def _move(self, head: str, files: Mapping[str, str], before: dict[str, str] | None) -> str:
+        self.made += 1
+        self.heads[head] = Commit(f"{self.made:x}".rjust(40, "f"), dict(files), before)
+        return self.heads[head].id
 
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - one branch
         texts = [(f"{number:040x}", files.get(path)) for number, files in enumerate(self.commits, 1)]
@@ -99,11 +163,26 @@ class Branch:
                     versions.insert(0, FileVersion(files.get(path), f"{number:040x}", NOW, "CI", message))
         return {path: versions[:most] for path, versions in found.items()}
 
-    def branches(self, beginnings: Collection[str]) -> list[str]:  # noqa: ARG002 - there is only the base
-        return []
+    def branches(self, beginnings: Collection[str]) -> list[str]:
+        return sorted(name for name in self.heads if name.startswith(tuple(beginnings)))
 
     def close(self) -> None:
         pass
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The tip of a head branch."""
+
+    id: str
+    files: dict[str, str]
+    before: dict[str, str] | None  # the base that our commit is on; None if it is not a commit of ours
+
+
+def shown(files: Mapping[str, str]) -> dict[str, File]:
+    """Return files as a snapshot has them, with their folders."""
+    folders = {path[:end] for path in files for end, letter in enumerate(path) if letter == "/"}
+    return {path: File(text) for path, text in files.items()} | {path: File("", "040000") for path in folders}
 
 
 class Story:

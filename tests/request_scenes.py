@@ -13,6 +13,7 @@ from support import Result, command, commit, git, image_update, show
 
 API = "ghcr.io/acme/api"
 TOKEN = "good-token"
+MEMORY = "image-update-memory/"
 # No option changes the place of Bitbucket Cloud, so this patches the command.
 ELSEWHERE = """
 from dataclasses import replace
@@ -60,10 +61,13 @@ class Scene:
         server: ForgeServer,
         kind: str = "github",
         names: tuple[str, ...] = ("a",),
+        group: str = "",
         **annotations: str,
     ) -> None:
         self.folder, self.server, self.kind = folder, server, KINDS[kind]
         self.repo = repository(folder, *names)
+        if group:
+            commit(self.repo, {".image-update/config": f"version: 1\npullRequests: {{group: {group}}}\n"})
         server.branches = Branches(self.repo)
         self.url = f"{server.url}/{self.kind.path}"
         given = {"image_list": f"web={WEB},api={API}", **annotations}
@@ -93,9 +97,15 @@ class Scene:
 
     @property
     def head(self) -> str:
-        """The only branch besides main."""
-        (found,) = [name for name in self.server.branches if name != "main"]
+        """The only branch besides main, and its memory."""
+        (found,) = [name for name in self.server.branches if name != "main" and not name.startswith(MEMORY)]
         return found
+
+    @property
+    def memory(self) -> str:
+        """All that the memory branch has, "" if there is none."""
+        names = [name for name in self.server.branches if name.startswith(MEMORY)]
+        return "".join(git(self.repo, "grep", "-h", "", name) for name in names)
 
     def text(self, branch: str = "", name: str = "a") -> str:
         return show(self.repo, branch or self.head, target(name))

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 
 from task.model import Report
-from task.output.outcome import counts, current, status
-from task.output.words import NOT_READ, ROLLED_BACK, VERDICTS, ending
+from task.output.outcome import counts, current, status, waited_as_json
+from task.output.words import NOT_READ, ROLLED_BACK, VERDICTS, ending, waiting_line
 from task.text import exact_json, printable_lines, visible
 from task.urls import web_page, without_login
 
@@ -165,6 +165,8 @@ def github_summary(report: Report) -> str:
     ]
     pages = (web_page(commit.pull_request) for commit in report.commits[:MOST_COMMITS])
     requests = dict.fromkeys(f"\nPull request: <{url}>" for url in pages if url)
+    waits = [f"- {_cell(waiting_line(waited_as_json(one)))}" for one in report.waiting[:MOST_COMMITS]]
+    waits = ["", "Waiting before this run:", "", *waits] if waits else []
     # The table does not show errors without a decision, and warnings such as an image that no Application tracks.
     shown = {(decision.subscription.application.key, decision.verdict.because) for decision in report.decisions}
     rest = [problem for problem in report.problems if (problem.application, problem.message) not in shown]
@@ -184,7 +186,7 @@ def github_summary(report: Report) -> str:
             where = f"<code>{_cell(commit.head)}</code> of {_cell(without_login(commit.repo))}"
             left -= len(text.encode(errors="replace"))
             diffs.append(f"\nOn {where}:\n\n{text}" if left >= 0 else f"\nOn {where}: the diff is in the log")
-    return "\n".join([f"### Image Update: {title}", "", *rows, *commits, *requests, *diffs, *notes]) + "\n"
+    return "\n".join([f"### Image Update: {title}", "", *rows, *commits, *requests, *waits, *diffs, *notes]) + "\n"
 
 
 def _cell(text: str) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from task.errors import TaskError
-from task.forges.proposal import BRANCHES, proposes
+from task.forges.proposal import proposes
 from task.forges.proposed_builds import Builds, build_key
+from task.git.names import OURS
 from task.landing.ports import Batch, World
 from task.model import ImageStatus, OpenRequest, Problem, Proposed, Subscription
 from task.policy.order import version_of
@@ -42,7 +43,7 @@ def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[
 def beginnings(subs: Iterable[Subscription]) -> set[str]:
     """Return the prefixes of head branches that may have a request: ours, and those that `git-branch` names."""
     named = (sub.head_template.partition("{{")[0] for sub in subs if sub.pull_request and sub.head_template)
-    return {BRANCHES, *filter(None, named)}
+    return {OURS, *filter(None, named)}
 
 
 def _with_request(one: ImageStatus, opened: Sequence[tuple[str, Proposed, Builds]]) -> ImageStatus:

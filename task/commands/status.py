@@ -23,7 +23,7 @@ from task.landing.ports import Batch, World
 from task.model import Decision, ImageStatus, Problem, Status, Verdict
 from task.output.outcome import exit_code
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
-from task.pipeline.deliver import branch_of_requests, prepare
+from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
 from task.policy.strategies import needs
@@ -97,7 +97,7 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
 
 
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
-    expected = branch_of_requests(batch) if job.images else ""
+    expected = branches_of_requests(batch) if job.images else ()
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
     rows: list[ImageStatus] = []
@@ -120,8 +120,8 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
         if broken:
             decisions = failed_asks(batch.asks, broken, job.terms).decisions
         else:
-            _heads, commits, settled = prepare(batch, governed, gather, contention, job, world)
-            decisions = (*settled, *(one for prepared in commits for one in prepared.decisions))
+            plan = prepare(batch, governed, gather, contention, job, world)
+            decisions = (*plan.settled, *(one for prepared in plan.commits for one in prepared.decisions))
         verdicts = {id(one.subscription): one.verdict for one in decisions}
         rows = [replace(row, would=verdicts.get(id(row.subscription))) for row in rows]
 

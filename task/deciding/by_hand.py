@@ -125,10 +125,9 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
 def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
     """Go back to the value before an update, unless Git says something else by now or a hold exists."""
     image, before = undone.candidate, undone.current
-    for now in (situation.current, situation.in_git):  # the base branch, then what waits on a head branch
-        if not same(image, now):
-            because = f"{image.version} is not what Git says now: {version_of(now) or 'nothing'}"
-            return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
+    if not same(image, situation.current):
+        because = f"{image.version} is not what Git says now: {version_of(situation.current) or 'nothing'}"
+        return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
     if hold := holding(situation.state, situation.memory, situation.terms.now):  # a freeze stops no rollback
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
     memory = rolled_back(situation.memory, situation.in_git, before, (), "")

@@ -23,6 +23,7 @@ from task.errors import TargetError, TaskError
 from task.model import (
     Decision,
     Fact,
+    Files,
     Image,
     Memory,
     Place,
@@ -36,7 +37,7 @@ from task.model import (
 )
 from task.policy.judge import objection
 from task.policy.order import commits, version_of, why_older
-from task.policy.remember import holding
+from task.policy.remember import holding, merged
 from task.policy.strategies import rules_of
 
 NOTHING = State()
@@ -70,9 +71,18 @@ def is_state_path(path: str) -> bool:
 
 
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
-    """Return the Application's states by write-back file. Raises `TargetError` if the state file is unreadable."""
-    path = state_path(sub)
-    text = text_of(snapshot.files, path) if path in snapshot.files else None
+    """Return the Application's states by write-back file, with what the memory branch adds.
+
+    Raises `TargetError` if a state file is unreadable.
+    """
+    own = own_states(snapshot.files, state_path(sub))
+    more = own_states(snapshot.memory, state_path(sub)) if snapshot.memory else {}
+    return {**own, **{file: merged(own.get(file, NOTHING), state) for file, state in more.items()}}
+
+
+def own_states(files: Files, path: str) -> Mapping[str, State]:
+    """Return the states in a state file, by write-back file. Raises `TargetError` if it is unreadable."""
+    text = text_of(files, path) if path in files else None
     if not text:
         return {}
     try:
@@ -143,35 +153,37 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
 
 
-def decide_one(
-    snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(), on_head: Reading | None = None
-) -> Move:
-    """Return the move for one ask. `on_head` is what waits on the head branch, which counts as if it were merged."""
+def situation_of(snapshot: Snapshot, sub: Subscription, terms: Terms, facts: Facts = Facts()) -> Situation:
+    """Return all that decisions about a subscription depend on. Raises `TaskError` if something cannot be read."""
+    in_git, state = reading(snapshot, sub, terms), state_of(snapshot, sub)
+    return Situation(
+        sub,
+        snapshot.branch,
+        resolve(sub, snapshot),
+        current=_or_live(in_git, sub),
+        in_git=in_git,
+        state=state,
+        memory=state.images.get(key_of(sub), Memory()),
+        terms=terms,
+        facts=facts,
+    )
+
+
+def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts()) -> Move:
+    """Return the move for one ask."""
     sub, terms = ask.subscription, ask.terms(terms)
     if refused := settled_without_git(ask, terms):
         return Move(_with_git(refused, snapshot, terms))
     kind: TargetKind | None = None
     try:
         kind = resolve(sub, snapshot)
-        in_git = reading(snapshot, sub, terms)
-        state = state_of(snapshot, sub)
+        situation = situation_of(snapshot, sub, terms, facts)
     except TaskError as error:
         return Move(replace(error_decision(sub, ask.offered, error, snapshot.branch), kind=kind))
-    situation = Situation(
-        sub,
-        snapshot.branch,
-        kind,
-        current=_or_live(in_git, sub),
-        in_git=on_head or in_git,
-        state=state,
-        memory=state.images.get(key_of(sub), Memory()),
-        terms=terms,
-        facts=facts,
-    )
     if ask.intent:
         return fulfil(ask.intent, situation, snapshot)
     move = choose(situation, ask.candidates)
-    if version_of(in_git) or move.decision.verdict.verdict != "unchanged":
+    if version_of(situation.in_git) or move.decision.verdict.verdict != "unchanged":
         return move
     # the rules compared with what runs, which may differ from Git
     because = f"the live image is {move.decision.candidate.version} already, and Git does not set it"

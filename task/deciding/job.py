@@ -17,6 +17,7 @@ from task.model import (
     Problem,
     Subscription,
     Through,
+    Waited,
     Wishes,
 )
 from task.urls import normal_url
@@ -218,6 +219,7 @@ class Outcome:
     commits: tuple[Commit, ...] = ()
     landed: tuple[Landed, ...] = ()
     strays: tuple[Stray, ...] = ()
+    waiting: tuple[Waited, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
         """Return both outcomes together."""
@@ -226,6 +228,7 @@ class Outcome:
             self.commits + other.commits,
             self.landed + other.landed,
             self.strays + other.strays,
+            self.waiting + other.waiting,
         )
 
 

@@ -17,8 +17,8 @@ from task.timestamps import utc
 _Shape = Mapping[str, "_Shape | None"]
 ANY = ""  # in a shape: the keys are names
 FILE = ("files",)
-STATE = ("hold", "images")
-MEMORY = ("written", "replaced", "hold", "deferred", "rollback")
+STATE = ("hold", "images", "released")
+MEMORY = ("written", "replaced", "hold", "deferred", "rollback", "released")
 HOLD = ("reason", "by", "at", "until")
 MEANT = ("to", "tag", "digest")
 WRITTEN = ("tag", "digest", "sequence", "counter", "commit", "repository", "created")
@@ -26,14 +26,21 @@ _STRUCTURE = (*FILE, *STATE, *MEMORY)
 _HOLD: _Shape = dict.fromkeys(HOLD)
 _WRITTEN: _Shape = dict.fromkeys(WRITTEN)
 _MEANT: _Shape = dict.fromkeys(MEANT)
-_MEMORY: _Shape = {"written": _WRITTEN, "replaced": None, "hold": _HOLD, "deferred": _WRITTEN, "rollback": _MEANT}
-_SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}}}}
+_MEMORY: _Shape = {
+    "written": _WRITTEN,
+    "replaced": None,
+    "hold": _HOLD,
+    "deferred": _WRITTEN,
+    "rollback": _MEANT,
+    "released": None,
+}
+_SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}, "released": None}}}
 # Singular and plural are treated alike here, because people write `image:` instead of `images:`.
 _STEMS = {word.rstrip("s") for word in _STRUCTURE}
 _MISPLACED = (
     "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold below its file or alias"
 )
-_TIMES = ("at", "until", "created")
+_TIMES = ("at", "until", "created", "released")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 # A lone surrogate is a byte of a command-line argument that was not UTF-8.
@@ -66,6 +73,7 @@ def states_of(tree: Tree) -> dict[str, State]:
         state = State(
             _hold(tree, fields["hold"]) if "hold" in fields else None,
             {alias: memory for alias, image in images.items() if (memory := _memory(tree, image, alias)) != Memory()},
+            _released(tree, fields),
         )
         if state != State():
             states[path] = state
@@ -84,7 +92,12 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
         hold=_hold(tree, fields["hold"]) if "hold" in fields else None,
         deferred=_written(tree, fields["deferred"], "deferred") if "deferred" in fields else None,
         rollback=rollback,
+        released=_released(tree, fields),
     )
+
+
+def _released(tree: Tree, fields: Mapping[str, Node]) -> str:
+    return _words(tree, {"released": fields["released"]})["released"] if "released" in fields else ""
 
 
 def _hold(tree: Tree, node: Node) -> Hold:
@@ -216,10 +229,12 @@ def remembered(states: Mapping[str, State]) -> dict[str, State]:
                 hold=_plain_hold(memory.hold),
                 deferred=_plain(memory.deferred),
                 rollback=Meant(*map(stripped, astuple(rollback))) if rollback and rollback.to else None,
+                released=_instant("released", memory.released),
             )
             if kept != Memory():
                 images[stripped(alias)] = kept
-        kept_state = State(_plain_hold(state.hold), dict(sorted(images.items())))
+        released = _instant("released", state.released)
+        kept_state = State(_plain_hold(state.hold), dict(sorted(images.items())), released)
         if kept_state != State():
             whole[stripped(path)] = kept_state
     return dict(sorted(whole.items()))
@@ -274,11 +289,12 @@ def data_of(states: Mapping[str, State]) -> dict[str, object]:
                     "hold": _hold_data(memory.hold),
                     "deferred": _written_data(memory.deferred),
                     "rollback": _not_empty(asdict(memory.rollback)) if memory.rollback else {},
+                    "released": memory.released,
                 }
             )
             for alias, memory in sorted(state.images.items())
         }
-        files[path] = _not_empty({"hold": _hold_data(state.hold), "images": images})
+        files[path] = _not_empty({"hold": _hold_data(state.hold), "images": images, "released": state.released})
     return _not_empty({"files": files})
 
 

@@ -78,6 +78,14 @@ class Azure:
         """As `ForgeApi.state`."""
         return self._proposed(self._read(number))
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """As the `Forge` of `task.landing.ports`."""
+        path, text = (
+            f"{self._base}/pullrequests/{path_part(found.number)}",
+            {"description": body, "status": "abandoned"},
+        )
+        self._client.ask("PATCH", path, "abandon the pull request", json=text, again=True)
+
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()

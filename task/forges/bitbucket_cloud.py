@@ -73,6 +73,12 @@ class BitbucketCloud:
         commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """As the `Forge` of `task.landing.ports`."""
+        path, what = f"{self._base}/pullrequests/{path_part(found.number)}", f"decline pull request {found.number}"
+        self._client.ask("PUT", path, what, json={"title": found.title, "description": body})
+        self._client.ask("POST", f"{path}/decline", what)
+
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()

@@ -61,6 +61,16 @@ class BitbucketDataCenter:
         """As `ForgeApi.state`."""
         return self._proposed(self._read(number))
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """As the `Forge` of `task.landing.ports`."""
+        path, what = f"{self._base}/pull-requests/{path_part(found.number)}", f"decline pull request {found.number}"
+        said = self._read(found.number)
+        people = [dig(one, "user", "name") for one in listed(said, "reviewers")]
+        text = {"version": said.get("version"), "title": found.title, "description": body}
+        answer = self._send(_DataCenterWrite("PUT", path, text, what), people, Notes())
+        version = self._client.parsed(answer, what).get("version")
+        self._client.ask("POST", f"{path}/decline", what, params={"version": version}, json={"version": version})
+
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()

@@ -53,6 +53,9 @@ class ForgeApi(Protocol):
     def state(self, number: str) -> Proposed:
         """Return the state of one request: open, merged (with its merge commit) or closed."""
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """Close an open request, and give it this text."""
+
     def close(self) -> None:
         """Close the connections."""
 

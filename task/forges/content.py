@@ -10,7 +10,8 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from task.errors import UnreachableError
-from task.forges.proposal import BRANCHES, LONGEST_TITLE, described, marked
+from task.forges.proposal import LONGEST_TITLE, described, marked
+from task.git.names import OURS
 from task.model import Proposal, Proposed
 from task.urls import web_page
 
@@ -74,7 +75,7 @@ def honest(found: Proposed, page: str) -> Proposed:
 
 def ours_to_delete(head: str) -> bool:
     """Tell whether the branch may be deleted after the merge. One that an annotation names may be an environment."""
-    return head.startswith(BRANCHES)
+    return head.startswith(OURS)
 
 
 def _plain(text: str) -> str:

@@ -87,6 +87,10 @@ class Gitea:
         note = f"it conflicts with {pull['base']['ref']}" if stuck else ""
         return replace(proposed(pull), conflicts=stuck, note=note)
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """As the `Forge` of `task.landing.ports`."""
+        self._write(found.number, "close the pull request", {"body": body, "state": "closed"})
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

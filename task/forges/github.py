@@ -54,6 +54,11 @@ class GitHub:
         """As `ForgeApi.state`."""
         return proposed(self._pull(number))
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """As the `Forge` of `task.landing.ports`."""
+        path = f"{self._path}/pulls/{found.number}"
+        self._client.ask("PATCH", path, "close the pull request", json={"body": body, "state": "closed"}, again=True)
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

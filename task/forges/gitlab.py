@@ -60,6 +60,10 @@ class GitLab:
         """As `ForgeApi.state`."""
         return proposed(self._read(number))
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """As the `Forge` of `task.landing.ports`."""
+        self._write(found.number, "close the merge request", description=body, state_event="close")
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

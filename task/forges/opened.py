@@ -156,6 +156,10 @@ class _Checked:
         """As the forge."""
         return honest(self._forge.state(number), self._page)
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """As the forge."""
+        self._forge.withdraw(found, body)
+
     def close(self) -> None:
         """As the forge."""
         self._forge.close()

@@ -26,7 +26,6 @@ LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbu
 LONGEST = 65_536
 LONGEST_URL = 500
 LONGEST_CELL = 200
-BRANCHES = "image-update/"
 # What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
 HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
 WITHOUT_HTML = ("bitbucket", "bitbucket-server")
@@ -41,7 +40,6 @@ COMMENT = re.compile(r"<!--|\[//\]")
 TRAILER = re.compile(r"[A-Za-z0-9-]+: \S.*")
 FENCE = re.compile(r"`{3,}")
 BASE64 = "[A-Za-z0-9+/]+={0,2}"
-NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 NOT_IN_A_LINK = re.compile(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 
 
@@ -136,6 +134,14 @@ def body(content: Content, forge: str = "") -> str:
     return "\n\n".join(part for part in (table, text, links, marks) if part) + "\n"
 
 
+def closed_body(found: Proposed, because: str) -> str:
+    """Return the text of a request that we close: why, and what people declined before, but no builds of its own."""
+    shape = HIDDEN if "<!--" in found.body else HIDDEN_WITHOUT_HTML
+    known = _last(found.body, DECLINED, BASE64)
+    said = f"Nothing waits here any more, so Image Update closed this request. {code(because)}"
+    return "\n\n".join(filter(None, (said, shape.format(DECLINED, known) if known else ""))) + "\n"
+
+
 def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
     """Return what distinguishes one content from another.
 
@@ -192,22 +198,6 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
         return "declined"
     as_told = not found.head_commit or described(found.body).startswith(found.head_commit)  # some tell 12 letters
     return "same" if found.state == "open" and as_told else "wanted"
-
-
-def head_branch(repo: str, base: str, applications: Sequence[str], paths: Sequence[str] = (), about: str = "") -> str:
-    """Return the branch for these Applications (`namespace/name`), always the same: `image-update/<app>-<8 hex>`.
-
-    `repo` in the form of `task.urls.normal_url`, so that all spellings of a URL give one branch.
-    `paths` are what is written: two Argo CDs may share a repository and an Application's name, and each has its own
-    request. `about` is the one project or image that the request is about: then its last part is the name.
-    """
-    names = sorted(set(applications))
-    words = (repo, base, *names, *sorted(set(paths)), *([f"about {about}"] if about else []))
-    digest = sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()
-    name = about or (names[0] if names else "")
-    first = NOT_IN_A_NAME.sub("-", name.rpartition("/")[2]).strip("-")[:60].strip("-")
-    more = f"-and-{len(names) - 1}-more" if len(names) > 1 and not about else ""
-    return f"{BRANCHES}{first or 'app'}{more}-{digest[:8]}"
 
 
 def _hidden(text: str, name: str) -> str:

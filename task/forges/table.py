@@ -50,6 +50,10 @@ class Understood:
         """As `ForgeApi.state`."""
         return self._read(lambda: self._forge.state(number))
 
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """As the forge."""
+        understood(self._host, lambda: self._forge.withdraw(found, body))
+
     def close(self) -> None:
         """Close the connections."""
         self._forge.close()

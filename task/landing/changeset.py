@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.known_keys import differ
-from task.deciding.decide import file_of, state_path, states_of
+from task.deciding.decide import file_of, own_states, state_path
 from task.deciding.hold_changes import hold_changes, new_holds
 from task.deciding.job import AUTHOR, Stray, Terms, Wording
 from task.deciding.move import Move, Remember, failed
@@ -17,7 +17,8 @@ from task.editors import EDITORS, helm_values, strays
 from task.editors.file_text import refuse_executable
 from task.editors.state_file import write_state
 from task.errors import TargetError, TaskError
-from task.landing.head_branch import with_state
+from task.landing.existing_heads import ExistingHeads, Waits
+from task.landing.waiting import with_rest
 from task.model import (
     Changeset,
     Decision,
@@ -41,7 +42,17 @@ from task.templates.hold_message import hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
 SHORT = 4  # in a word of so many letters, two different ones make another word
-NO_HEADS: Mapping[str, Snapshot] = {}
+NO_HEADS = ExistingHeads(Snapshot("", "", "", {}))
+NOTHING_WAITS = Waits()
+
+
+@dataclass(frozen=True)
+class Obsolete:
+    """A head branch of ours on which nothing waits any more."""
+
+    head: str
+    tip: str
+    because: str
 
 
 @dataclass(frozen=True)
@@ -64,33 +75,53 @@ class PreparedCommit:
 
 
 def prepare_commits(
-    snapshot: Snapshot, moves: Sequence[Move], terms: Terms, wording: Wording, heads: Mapping[str, Snapshot] = NO_HEADS
-) -> tuple[list[PreparedCommit], list[Decision]]:
-    """Return a changeset for each head branch that gets something new, and the decisions that need no commit.
+    snapshot: Snapshot,
+    moves: Sequence[Move],
+    terms: Terms,
+    wording: Wording,
+    heads: ExistingHeads = NO_HEADS,
+    waits: Waits = NOTHING_WAITS,
+) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
+    """Return a changeset for each branch that gets something new, decisions that need none, and heads that may go.
 
-    `heads` are the head branches that exist. A move whose edit changes nothing becomes `unchanged`, and one whose edit
-    fails becomes `error`.
+    `heads` are the head branches that exist, and `waits` is what became of the builds there. A move whose edit changes
+    nothing becomes `unchanged`, and one whose edit fails becomes `error`.
     """
     branches: dict[str, list[Move]] = {}
-    settled = [move.decision for move in moves if not move.changes and not move.kept]
     for move in moves:
-        if move.changes:
+        if move.updates or (move.changes and move.decision.head == snapshot.branch):
             branches.setdefault(move.decision.head, []).append(move)
+    # What a run only remembers aside goes to no head branch.
+    settled = [one.decision for one in moves if one not in branches.get(one.decision.head, ()) and not one.kept]
+    gone = [one for one in waits.builds if one.outcome != "waits"]
     made = []
     for name, members in branches.items():
-        if all(move.kept for move in members):  # nothing is new, so the head branch stays as it is
-            continue
-        files, done, rest, strays = _edit(snapshot.files, members, terms)
-        files |= _state_files(snapshot, heads.get(name), members, done)
+        head, theirs = heads.ours(name), heads.theirs(name)
+        if head and all(move.kept for move in members) and not any(one.head == name for one in gone):
+            continue  # nothing is new, so the head branch stays as it is
+        under = replace(snapshot, tip=theirs.tip, files={**snapshot.files, **theirs.files}) if theirs else snapshot
+        files, done, rest, strays = _edit(under.files, members, terms)
+        aside = name != snapshot.branch
+        files |= _changed_states(under, done, aside=aside)
+        files = with_rest(under.files, files, waits.rest.get(name, {}))
         settled += rest
         if files:
             head_commit = None  # the commit goes to the base branch itself
-            if name != snapshot.branch:
-                head_commit = heads[name].tip if name in heads else ""
-            made.append(replace(_prepare(snapshot, name, head_commit, files, done, wording), strays=tuple(strays)))
+            if aside:
+                head_commit = heads.found[name].tip if name in heads.found else ""
+            prepared = _prepare(under, name, head_commit, files, done, wording, on_top=theirs is not None)
+            made.append(replace(prepared, strays=tuple(strays)))
         else:
             settled += [move.decision for move in done if not move.kept]
-    return made, settled
+    obsolete = []
+    for name in heads.found:
+        head = heads.ours(name)
+        if head is None or not head.changed or name in branches or not any(one.head == name for one in gone):
+            continue
+        if not waits.rest.get(name):
+            why = dict.fromkeys(f"{one.tag or one.digest}: {one.because}" for one in gone if one.head == name)
+            obsolete.append(Obsolete(name, head.tip, "; ".join(why)))
+    return made, settled, obsolete
 
 
 def _edit(
@@ -120,7 +151,7 @@ def _edit(
                 if (first := writers.get((edit.path, edit.key))) and _replaces({**seen, **new}, first, terms):
                     raise _taken(edit, first.decision)
         except TaskError as error:
-            rest += [] if move.kept else [failed(one, error)]
+            rest.append(failed(one, error))
             continue
         if not edits and not new:
             # If an earlier move of this commit wrote the same value, this move is done as well.
@@ -173,32 +204,24 @@ def _taken(edit: Edit, first: Decision) -> TargetError:
     )
 
 
-def _state_files(
-    base: Snapshot, head: Snapshot | None, members: Sequence[Move], done: Sequence[Move]
-) -> dict[str, File]:
-    """Return the state files of a commit, compared with the base. What the head branch remembers is kept."""
-    subs = [one.subscription for one in members]
-    view = with_state(base, head, subs) if head else base
-    found = _changed_states(view, done)
-    for path in map(state_path, subs):
-        if path not in found and view.files.get(path) != base.files.get(path):
-            found[path] = view.files.get(path, GONE)
-    return {path: file for path, file in found.items() if file != base.files.get(path, GONE)}
+def _changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
+    """Return the state files that change, one for each Application with something new to remember.
 
-
-def _changed_states(snapshot: Snapshot, done: Sequence[Move]) -> dict[str, File]:
-    """Return the state files that change, one for each Application with something new to remember."""
+    On a head branch (`aside`), what is written travels with the change. What is deferred is remembered elsewhere.
+    """
     apps: dict[str, list[Move]] = {}
     for one in done:
         if one.remember:
             apps.setdefault(state_path(one.subscription), []).append(one)
     changed: dict[str, File] = {}
     for path, members in apps.items():
-        states, old = states_of(snapshot, members[0].subscription), snapshot.files.get(path)
+        states, old = own_states(snapshot.files, path), snapshot.files.get(path)
         new = dict(states)
         for one in members:
-            file = file_of(snapshot, one.subscription, new)
-            new[file] = _with(new.get(file, State()), one.subscription, one.remember or Remember())
+            file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
+            if aside and remember.memory:
+                remember = replace(remember, memory=replace(remember.memory, deferred=None))
+            new[file] = _with(new.get(file, State()), one.subscription, remember)
         if (new := {file: state for file, state in new.items() if state != State()}) != states:
             text = write_state(old.text if old else "", new)
             changed[path] = File(text, old.mode if old else "100644") if text else GONE
@@ -211,7 +234,7 @@ def _with(state: State, sub: Subscription, new: Remember) -> State:
     if new.memory is not None:
         images[key_of(sub)] = new.memory
     hold = None if new.lifted else new.hold or state.hold
-    return State(hold, {key: memory for key, memory in images.items() if memory != Memory()})
+    return replace(state, hold=hold, images={key: memory for key, memory in images.items() if memory != Memory()})
 
 
 def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
@@ -236,6 +259,8 @@ def _prepare(
     files: Files,
     done: Sequence[Move],
     wording: Wording,
+    *,
+    on_top: bool,
 ) -> PreparedCommit:
     """Return the changeset for one head branch, which is at `head_commit`.
 
@@ -257,7 +282,7 @@ def _prepare(
         about = [one for one in named if (one.namespace, one.name) in meant] or named
         message = hold_message(subject(command, about), wording.template, named, sentences, wording.trailers)
     destination = Destination(snapshot.repo, snapshot.branch, head)
-    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit)
+    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit, on_top)
     news = tuple(one.decision for one in done if not one.kept)
     changed = tuple(one for one in named if one.changes)
     of_holds = tuple(hold_changes(snapshot.files, files))

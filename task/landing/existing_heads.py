@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from task.deciding.decide import places
+from task.deciding.ask import Ask
+from task.deciding.decide import decide_one, own_states, places, state_path
 from task.deciding.job import Job, Terms
 from task.deciding.move import Move
 from task.deciding.weigh import Facts
+from task.editors.state_file import write_state
+from task.errors import TargetError, TaskError
+from task.git.names import OURS
 from task.landing.gathering import Gather
-from task.landing.head_branch import Decided, decide_on_head, kept_updates
+from task.landing.governed import CONFIG
 from task.landing.ports import Batch, World
-from task.landing.pull_request import Request, declined, is_over, requests_of
-from task.model import Place, Snapshot
+from task.landing.requests import Request, declined, is_over, requests_of
+from task.landing.waiting import Decided, Rest, decide_again, pairs_of, rest_of, waiting_on
+from task.model import File, Head, Place, Snapshot, State, Waited
+from task.policy.remember import merged
+from task.repository_config.config import governed
+from task.repository_config.reading import config_in
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What became of the builds that waited on head branches."""
+
+    builds: tuple[Waited, ...] = ()
+    rest: Mapping[str, Rest] = field(default_factory=dict)  # by head: changes that belong to no Application of this run
 
 
 @dataclass(frozen=True)
@@ -21,35 +37,68 @@ class ExistingHeads:
     """The head branches of one delivery, by name."""
 
     base: Snapshot
-    # the base's files if the request is merged or closed
-    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    found: Mapping[str, Head] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
 
-    def more_facts(self, decided: Sequence[Decided], facts: Facts, gather: Gather) -> Facts:
-        """Return the facts that were gathered for the base, and those that the head branches make necessary."""
-        for name, head in self.snapshots.items():
-            more = gather(head, [ask for ask, move in decided if move.decision.head == name])
-            ancestry, answers = {**more.ancestry, **facts.ancestry}, {**more.answers, **facts.answers}
-            facts = replace(facts, ancestry=ancestry, answers=answers)
-        return facts
+    def ours(self, name: str) -> Head | None:
+        """Return a head branch that may be replaced: it has a commit of ours, or nothing beyond the base."""
+        head = self.found.get(name)
+        return head if head and (head.before or (head.tip == self.base.tip and name.startswith(OURS))) else None
 
-    def decide_again(self, decided: Sequence[Decided], facts: Facts, terms: Terms, world: World) -> list[Move]:
-        """Decide with what waits on the head branches. Updates of other images that wait there are appended."""
+    def theirs(self, name: str) -> Head | None:
+        """Return a head branch of somebody else, which is never replaced."""
+        return None if self.ours(name) else self.found.get(name)
+
+    def decide_again(
+        self, decided: Sequence[Decided], facts: Facts, gather: Gather, terms: Terms, world: World
+    ) -> tuple[list[Move], Waits]:
+        """Decide with what waits on the head branches. Moves for what waits are appended, with what to tell of it."""
+        found = {ask.key: move for ask, move in decided}
+        kept: list[Move] = []
+        waited: list[Waited] = []
+        rest: dict[str, Rest] = {}
+        for name, head in self.found.items():
+            there = [(ask, found[ask.key]) for ask, move in decided if move.decision.head == name]
+            if self.theirs(name):
+                there = self._on_theirs(head, there, terms, facts, gather)
+                found |= {ask.key: move for ask, move in there}
+                continue
+            subs = [sub for ask, _ in there for sub in (ask.subscription, *ask.siblings)]
+            waiting = waiting_on(head, subs, terms)
+            rest[name] = rest_of(head, waiting, subs, terms)
+            pairs = pairs_of(waiting, self.base, there)
+            ancestry = {**facts.ancestry, **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)}}
+            again = decide_again(self.base, name, waiting, there, terms, ancestry)
+            found |= {ask.key: move for (ask, _), move in zip(there, again.moves, strict=True)}
+            kept += again.kept
+            waited += again.waited
+        moves = [
+            declined(move, self.requests[move.decision.head], world)
+            if move.decision.head in self.requests and not ask.intent  # nobody verifies what is declined
+            else move
+            for (ask, _), move in zip(decided, found.values(), strict=True)
+        ]
+        return [*moves, *kept], Waits(tuple(waited), rest)
+
+    def _on_theirs(
+        self, head: Head, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
+    ) -> list[Decided]:
+        """Decide about asks on a branch of somebody else: its values count, and holds of all branches."""
+        view = _with_memory_of(head, self.base, [ask for ask, _ in decided])
+        more = gather(view, [ask for ask, _ in decided])
+        facts = replace(facts, ancestry={**more.ancestry, **facts.ancestry}, answers={**more.answers, **facts.answers})
         found = []
         for ask, move in decided:
-            name, now = move.decision.head, move
-            if name in self.snapshots and move.decision.verdict.verdict != "error":
-                now = decide_on_head(self.base, self.snapshots[name], ask, terms, facts)
-                now = replace(now, decision=replace(now.decision, head=name))
-            if name in self.requests and not ask.intent:  # before the signatures: nobody verifies what is declined
-                now = declined(now, self.requests[name], world)
+            now = move
+            if move.decision.verdict.verdict != "error":
+                try:
+                    now = decide_one(view, _also_governed(ask, head, terms), terms, facts)
+                except TaskError as error:
+                    now = move.failed(error)
+                where = replace(now.decision, branch=self.base.branch, head=head.branch)
+                now = replace(now, decision=where)
             found.append((ask, now))
-        kept = [
-            move
-            for name, head in self.snapshots.items()
-            for move in kept_updates(self.base, head, [pair for pair in found if pair[1].decision.head == name], terms)
-        ]
-        return [*(move for _, move in found), *kept]
+        return found
 
     def without_declined(self, moves: Sequence[Move], world: World) -> list[Move]:
         """Return the moves. A move becomes a refusal if a person has closed the request for it."""
@@ -59,23 +108,49 @@ class ExistingHeads:
         ]
 
 
+def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
+    """Return the ask as the config on the head branch wants it. Raises `TargetError` if that asks for a request."""
+    (sub,) = governed([ask.subscription], config_in(head.files), terms.now)
+    if sub.pull_request and not ask.subscription.pull_request:
+        message = f"the config on {head.branch} asks for a pull request for it"
+        hint = f"name {head.branch} before the colon of git-branch, as the base of a request"
+        raise TargetError(message, hint=hint, subject=CONFIG.path)
+    return replace(ask, subscription=sub)
+
+
+def _with_memory_of(head: Head, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
+    """Return the files of somebody's branch, and as their memory what the base and its memory branch remember."""
+    memory = dict(base.memory)
+    for path in {state_path(ask.subscription) for ask in asks}:
+        own, more = own_states(base.files, path), own_states(base.memory, path)
+        both = {file: merged(own.get(file, State()), more.get(file, State())) for file in (*own, *more)}
+        memory[path] = File(write_state("", both))
+    return replace(base, branch=head.branch, tip=head.tip, files=head.files, memory=memory)
+
+
 def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
 ) -> tuple[ExistingHeads, list[Move]]:
-    """Read the head branches that these moves would write, and find their requests.
+    """Read the head branches that these moves touch, and find their requests.
 
     `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request becomes an error.
     """
     requests, moves = requests_of(moves, job, world)
     wanted: dict[str, dict[Place, None]] = {}
     for ask, move in zip(batch.asks, moves, strict=True):
-        if move.decision.head != base.branch and move.decision.verdict.verdict != "error":
-            wanted.setdefault(move.decision.head, {}).update(dict.fromkeys(places(ask)))
-    snapshots: dict[str, Snapshot] = {}
+        if move.decision.head not in ("", base.branch) and move.decision.verdict.verdict != "error":
+            wanted.setdefault(move.decision.head, {CONFIG: None}).update(dict.fromkeys(places(ask)))
+    found: dict[str, Head] = {}
     for name, of_head in wanted.items():
         if head := batch.repository.head_snapshot(name, tuple(of_head)):
-            over = is_over(requests.get(name), head.tip)
-            snapshots[name] = replace(base, branch=head.branch, tip=head.tip) if over else head
-    tips = {name: head.tip for name, head in snapshots.items()}
-    requests = {name: replace(request, tip=tips.get(name, "")) for name, request in requests.items()}
-    return ExistingHeads(base, snapshots, requests), moves
+            over = head.before is not None and is_over(requests.get(name), head.tip)
+            found[name] = replace(head, before=base, changed=()) if over else head
+    requests = {
+        name: replace(request, tip=found[name].tip if name in found else "") for name, request in requests.items()
+    }
+    # what others' builds on these branches change as well
+    more = [Place(path) for head in found.values() for path in head.changed if path not in base.files]
+    if more:
+        files = batch.repository.read_more(base, tuple(dict.fromkeys(more))).files
+        base = replace(base, files={**base.files, **files})
+    return ExistingHeads(base, found, requests), moves

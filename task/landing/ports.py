@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Deployment,
         FileVersion,
         Found,
+        Head,
         Landing,
         Place,
         Proposal,
@@ -35,20 +36,26 @@ class Repository(Protocol):
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that HEAD names. With `tip`, fetch already what the next call, `snapshot`, needs."""
 
-    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
-        """Return the files at these places, at the present tip of the branch.
+    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:
+        """Return the files at these places, at the present tip of the branch, and what its memory branch has.
 
-        If `head` is given, what the next call, `head_snapshot`, needs for that branch is fetched already.
+        What the next calls of `head_snapshot` need for `heads` is fetched already.
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """More places, at the commit of a snapshot that was taken before."""
 
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
-        """Return the files at the tip of a head branch, or None if there is no such branch."""
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
+        """Return the files at the tip of a head branch, and all that waits there; None if there is no such branch."""
 
     def land(self, change: Changeset) -> Landing:
         """Commit and push. Raises `Outpaced` if the branch moved meanwhile."""
+
+    def remember(self, change: Changeset) -> Landing:
+        """Replace the memory branch. Without files, it goes. Raises `Outpaced` if it moved meanwhile."""
+
+    def drop(self, head: str, was: str) -> None:
+        """Delete a head branch. Raises `Outpaced` if it moved meanwhile."""
 
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist."""
@@ -80,6 +87,9 @@ class Forge(Protocol):
 
     def state(self, number: str) -> Proposed:
         """Return a request as it is now."""
+
+    def withdraw(self, found: Proposed, body: str) -> None:
+        """Close an open request, and give it this text."""
 
 
 class Comments(Protocol):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from task.deciding.job import Job, Outcome, landed_at
-from task.deciding.move import Move, failed
+from task.deciding.move import failed
 from task.errors import TaskError
 from task.forges.proposal import (
     Content,
     Links,
     body,
     builds,
+    closed_body,
     described,
     headline,
     marker,
@@ -23,92 +24,14 @@ from task.forges.proposal import (
     title,
 )
 from task.forges.proposed_builds import Builds, build_key
-from task.landing.changeset import PreparedCommit
-from task.landing.ports import Forge, World
-from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict, Written
-from task.policy.order import commits, version_of, why_older
-from task.policy.strategies import rules_of
+from task.landing.changeset import Obsolete, PreparedCommit
+from task.landing.ports import Repository, World
+from task.landing.requests import Request, closed_for_this
+from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges
 
 NOWHERE = "0" * 40  # Git's name for a branch that does not exist
-
-
-@dataclass(frozen=True)
-class Request:
-    """The state of a head branch's request before anything is done."""
-
-    forge: Forge
-    found: Proposed | None = None
-    tip: str = ""  # of the head branch, "" if it does not exist
-    error: TaskError | None = None  # set if the forge did not answer
-
-
-def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str, Request], list[Move]]:
-    """Return the requests for these moves by head branch, and the moves; one that cannot have a request is an error.
-
-    `plan` asks no forge. It only sees whether the repository is on a host at all.
-    """
-    found: dict[str, Request] = {}
-    broken: dict[str, TaskError] = {}
-    for one in (move.decision for move in moves):
-        if not one.subscription.pull_request or one.head in (one.branch, *found, *broken):
-            continue
-        try:
-            if job.dry:
-                world.check_forge(one.subscription.repo)
-                continue
-            forge = world.forge(one.subscription.repo)
-        except TaskError as error:
-            broken[one.head] = error
-            continue
-        try:
-            found[one.head] = Request(forge, forge.find(one.branch, one.head))
-        except TaskError as error:
-            # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next run opens the
-            # request.
-            found[one.head] = Request(forge, error=error)
-    return found, [
-        move.failed(broken[move.decision.head]) if move.changes and move.decision.head in broken else move
-        for move in moves
-    ]
-
-
-def is_over(request: Request | None, tip: str) -> bool:
-    """Tell whether a head branch is only a leftover of a merged or closed request.
-
-    It is not if somebody pushed to it since, which the forge may not have noticed.
-    """
-    found = request.found if request else None
-    return found is not None and found.state != "open" and described(found.body) in ("", tip)
-
-
-def declined(move: Move, request: Request, world: World) -> Move:
-    """Return the move, or a refusal if a person closed the request for this image or a newer one.
-
-    The text of the request says what was closed, because its branch may be gone.
-    """
-    found, sub, candidate = request.found, move.subscription, move.decision.candidate
-    if found is None or not move.updates or move.kept:
-        return move
-    key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
-    if (known := refuses(found).get(key)) is None:
-        return move
-    event = Written(candidate.tag, candidate.digest, move.build)
-    if version_of(event) == version_of(known):
-        return move.without_effect(_closed_for_this(found))
-    by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
-    pair = commits(event.build, known.build) if by_build else None
-    why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
-    if not why:
-        return move
-    because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
-    return move.without_effect(Verdict("refuse", "superseded", because))
-
-
-def _closed_for_this(found: Proposed) -> Verdict:
-    because = f"{found.url}: exactly this was closed by a person: a newer build opens another request"
-    return Verdict("refuse", "superseded", because)
 
 
 def as_it_stands(prepared: PreparedCommit, request: Request, job: Job) -> Outcome | None:
@@ -154,6 +77,21 @@ def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: J
     )
 
 
+def close(obsolete: Obsolete, request: Request | None, repository: Repository, world: World) -> None:
+    """Close the request of a head branch on which nothing waits any more, and delete the branch.
+
+    Such a request declines nothing. Raises `Outpaced` if the branch has moved.
+    """
+    repository.drop(obsolete.head, obsolete.tip)
+    if request is None or request.found is None or request.found.state != "open":
+        return
+    try:
+        request.forge.withdraw(request.found, closed_body(request.found, obsolete.because))
+        world.log("info", f"{request.found.url} is closed: {obsolete.because}")
+    except TaskError as error:
+        world.log("warning", f"{request.found.url} is obsolete, and was not closed: {error.message}")
+
+
 def _stands(prepared: PreparedCommit, request: Request, found: Proposed, job: Job) -> str:
     """Return whether the request is still to be written ("wanted"), or else what `standing` says about it.
 
@@ -168,7 +106,7 @@ def _stands(prepared: PreparedCommit, request: Request, found: Proposed, job: Jo
 def _as_it_stands(prepared: PreparedCommit, there: Proposed, stands: str) -> Outcome:
     """Return the outcome if the open request is up to date, or if a person has closed it for this content."""
     if stands != "same":
-        return Outcome(_updates_with(prepared.decisions, _closed_for_this(there)))
+        return Outcome(_updates_with(prepared.decisions, closed_for_this(there)))
     decisions = _updates_with(prepared.decisions, Verdict("unchanged", "same", f"{there.url} proposes exactly this"))
     at = described(there.body)
     landed = landed_at(decisions, prepared.changeset.destination.repo, at)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from task.errors import PRECEDENCE, Exit
-from task.model import Commit, Decision, Problem, Report, Subscription
+from task.model import Commit, Decision, Problem, Report, Subscription, Waited
 from task.text import exact_json, without_logins
 from task.urls import without_login
 
@@ -82,6 +82,7 @@ def as_json(report: Report) -> dict[str, Any]:
         ],
         "decisions": [_decision(decision) for decision in report.decisions],
         "commits": [_commit(commit) for commit in report.commits],
+        "waiting": [waited_as_json(one) for one in report.waiting],
         "errors": [problem_as_json(problem) for problem in report.problems],
         "counts": counts(report),
         "timings": timings,
@@ -137,6 +138,20 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "file": decision.current.file or None,
         "generated_by": sub.application.generated_by or None,
         "from": decision.source or None,
+    }
+
+
+def waited_as_json(one: Waited) -> dict[str, Any]:
+    """Return one element of `waiting`."""
+    return {
+        "application": one.application,
+        "alias": one.alias or None,
+        "tag": one.tag or None,
+        "digest": one.digest or None,
+        "head": one.head,
+        "pull_request": one.pull_request or None,
+        "outcome": one.outcome,
+        "because": without_logins(one.because),
     }
 
 

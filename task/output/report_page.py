@@ -17,6 +17,7 @@ from task.output.words import (
     counted,
     ending,
     nothing_decided,
+    waiting_line,
     went_back,
     would_be,
 )
@@ -61,6 +62,7 @@ def page(report: Mapping[str, Any]) -> str:
         counted=counted,
         ending=ending,
         nobody=nothing_decided,
+        waiting_line=waiting_line,
         words=VERDICTS,
         timings=TIMINGS,
         marked=MARKED,

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from task.output.diff import diff_lines
 from task.output.report_text import MARKS, summary
-from task.output.words import VERDICTS, change, nothing_decided, went_back, would_be
+from task.output.words import VERDICTS, change, nothing_decided, waiting_line, went_back, would_be
 from task.text import printable, printable_lines
 
 JSON = Mapping[str, Any]
@@ -44,7 +44,8 @@ def table(report: JSON, console: Console) -> str:
         text += _rendered(console, _NOTHING, *_commit(commit))
         if commit.get("diff"):
             text += diff_text(commit["diff"], console)
-    return text + _rendered(console, _NOTHING, end)
+    waiting = [Text(printable(waiting_line(one))) for one in report.get("waiting", ())]  # older reports have none
+    return text + _rendered(console, *([_NOTHING, *waiting] if waiting else []), _NOTHING, end)
 
 
 def diff_text(diff: str, console: Console | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from task.model import Decision, Report
-from task.output.outcome import counts, current, status
+from task.output.outcome import counts, current, status, waited_as_json
 from task.output.words import (
     ROLLED_BACK,
     VERDICTS,
@@ -13,6 +13,7 @@ from task.output.words import (
     counted,
     ending,
     nothing_decided,
+    waiting_line,
 )
 from task.text import and_more, printable
 from task.urls import without_login
@@ -40,6 +41,7 @@ def plain(report: Report) -> str:
             lines.append(f"pull request {commit.pull_request}")
         if commit.diff:
             lines += commit.diff.rstrip("\n").split("\n")
+    lines += [waiting_line(waited_as_json(one)) for one in report.waiting]
     failed = any(problem.severity == "error" for problem in report.problems)
     if not report.decisions and not failed and report.images:
         names = ", ".join(image.reference for image in report.images)

@@ -39,6 +39,12 @@ def went_back(report: Mapping[str, Any]) -> bool:
     return any(commit.get("rollback") for commit in report["commits"])  # older reports do not have the member
 
 
+def waiting_line(one: Mapping[str, Any]) -> str:
+    """Return a line about a build that waited on a head branch before the run, and what became of it."""
+    what = " ".join(filter(None, (one["application"], one["alias"], one["tag"] or one["digest"])))
+    return f"{one['outcome']} {what} on {one['pull_request'] or one['head']}: {one['because']}"
+
+
 NOT_READ = "not read"
 
 

@@ -6,27 +6,64 @@ are no conflicts to resolve, and a build that is no longer the newest is not wri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from task.deciding.ask import failed_asks
-from task.deciding.decide import decide, places
+from task.deciding.decide import decide, places, state_path
 from task.deciding.job import Job, Landed, Outcome, landed_of
 from task.deciding.move import failed
 from task.deciding.verify import verified
 from task.errors import ContendedError, Outpaced, TaskError
-from task.landing.changeset import PreparedCommit, prepare_commits
+from task.git.names import memory_branch
+from task.landing.changeset import GONE, Obsolete, PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
-from task.landing.existing_heads import ExistingHeads, read_heads
+from task.landing.existing_heads import ExistingHeads, Waits, read_heads
 from task.landing.gathering import Gather, gatherer, last_checks
 from task.landing.governed import CONFIG, Governed, govern
-from task.landing.head_branch import heads_of_requests, name_heads
+from task.landing.head_branch import name_heads, request_head
+from task.landing.memory import memory_after, until_landed
 from task.landing.ports import Batch, World
-from task.landing.pull_request import as_it_stands, propose
-from task.model import Commit, Decision, Snapshot, Verdict
+from task.landing.pull_request import as_it_stands, close, propose
+from task.model import (
+    Changeset,
+    Commit,
+    Decision,
+    Destination,
+    Files,
+    Landing,
+    Person,
+    Snapshot,
+    Verdict,
+)
 from task.output.diff import unified_diff
 from task.pipeline.atomic import stop_all
+
+MOST_HEADS = 20  # head branches that are fetched together with their base
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a batch is going to do."""
+
+    heads: ExistingHeads
+    commits: list[PreparedCommit]
+    settled: list[Decision]
+    obsolete: list[Obsolete]
+    waits: Waits
+    memory: Files  # of the memory branch afterwards
+    author: Person
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What an attempt has done, and the asks that somebody else was faster with."""
+
+    outcome: Outcome = Outcome()
+    outpaced: Collection[tuple[str, ...]] = ()
+    nothing: bool = False  # the memory moved, so nothing was done at all
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
@@ -35,7 +72,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     gather = gatherer(batch, job, world)
     everyone = batch.asks
-    expected = branch_of_requests(batch)
+    expected = branches_of_requests(batch)
 
     while batch.asks:
         contention.begin()
@@ -45,22 +82,19 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             governed = govern(everyone, snapshot, batch.repository, job)
             snapshot, left = governed.snapshot, {ask.key for ask in batch.asks}
             asks = tuple(ask for ask in governed.asks if ask.key in left)
-            heads, commits, settled = prepare(replace(batch, asks=asks), governed, gather, contention, job, world)
+            plan = prepare(replace(batch, asks=asks), governed, gather, contention, job, world)
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms))
 
+        settled = plan.settled
         if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
-            return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))
-        done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled)))
-        outpaced: list[PreparedCommit] = []
-        for prepared in commits:
-            try:
-                done = done.plus(_land(prepared, batch, heads, contention.attempts, job, world))
-            except Outpaced:
-                outpaced.append(prepared)
-
-        again = {one.subscription.identity for prepared in outpaced for one in prepared.decisions}
-        batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
+            stopped = [one for prepared in plan.commits for one in prepared.decisions]
+            return done.plus(Outcome(stop_all(settled, stopped)))
+        landed = land(plan, batch, contention.attempts, job, world)
+        done = done.plus(landed.outcome)
+        if not landed.nothing:
+            done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled)))
+            batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in landed.outpaced))
         if batch.asks:
             number = contention.attempts + 1
             try:
@@ -70,14 +104,15 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     return done
 
 
-def branch_of_requests(batch: Batch) -> str:
-    """Return a head branch for the asks that want a pull request, whatever the config says; "" if there are none."""
-    return next(iter(heads_of_requests(batch.base, [ask.subscription for ask in batch.asks]).values()), "")
+def branches_of_requests(batch: Batch) -> list[str]:
+    """Return head branches of the asks that want one, if nothing but the config could say otherwise."""
+    subs = [ask.subscription for ask in batch.asks]
+    named = [sub.head_template for sub in subs if sub.head_template and "{{" not in sub.head_template]
+    named += [request_head(sub, batch.base) for sub in subs if sub.pull_request and not sub.head_template]
+    return list(dict.fromkeys(named))[:MOST_HEADS]
 
 
-def prepare(
-    batch: Batch, governed: Governed, gather: Gather, contention: Contention, job: Job, world: World
-) -> tuple[ExistingHeads, list[PreparedCommit], list[Decision]]:
+def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Contention, job: Job, world: World) -> Plan:
     """Return what to commit on this snapshot, and the decisions that need no commit.
 
     `batch` has those of the governed asks that are not delivered yet.
@@ -85,18 +120,75 @@ def prepare(
     snapshot = governed.snapshot
     facts = gather(snapshot, batch.asks)
     moves = decide(snapshot, batch.asks, job.terms, facts)
-    # The names come from all asks. A later attempt has fewer asks, and must write to the same branches.
-    requests = heads_of_requests(batch.base, [ask.subscription for ask in governed.asks])
-    moves = name_heads(moves, requests, everywhere=job.intent is not None)
+    moves = name_heads(moves, by_hand=job.intent is not None)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
-    decided = list(zip(batch.asks, moves, strict=True))
-    moves = heads.decide_again(decided, heads.more_facts(decided, facts, gather), job.terms, world)
+    snapshot = heads.base
+    moves, waits = heads.decide_again(list(zip(batch.asks, moves, strict=True)), facts, gather, job.terms, world)
     with contention.clock_paused():
         moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
         moves = heads.without_declined(moves, world)
-    commits, settled = prepare_commits(snapshot, moves, job.terms, governed.wording, heads.snapshots)
-    return heads, commits, settled
+    commits, settled, obsolete = prepare_commits(snapshot, moves, job.terms, governed.wording, heads, waits)
+    author = agreed_wording(governed.wording, [move.subscription for move in moves]).author
+    return Plan(heads, commits, settled, obsolete, waits, memory_after(snapshot, moves, job.terms.now), author)
+
+
+def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Attempt:
+    """Land a plan: first what is to be remembered, then the commits. Then go the requests that nothing waits on."""
+    heads, base = plan.heads, plan.heads.base
+    first = until_landed(base.memory, plan.memory)
+    try:
+        remembered = _remember(batch, base, first, base.memory_tip, plan, job)
+    except Outpaced:
+        return Attempt(nothing=True)
+    done = Outcome()
+    outpaced: list[PreparedCommit] = []
+    for prepared in plan.commits:
+        try:
+            done = done.plus(_land(prepared, batch, heads, attempt, job, world))
+        except Outpaced:
+            outpaced.append(prepared)
+    for one in () if job.dry else plan.obsolete:
+        with suppress(Outpaced):  # another run proposes something there by now
+            close(one, heads.requests.get(one.head), batch.repository, world)
+    broken = any(one.verdict.verdict == "error" for one in done.decisions)
+    if plan.memory != first and not outpaced and not broken:
+        with suppress(Outpaced):  # what has landed is no longer deferred; the next run finds that out as well
+            tip = remembered.commit or "" if remembered else base.memory_tip
+            remembered = _remember(batch, replace(base, memory=first), plan.memory, tip, plan, job) or remembered
+    if remembered and not done.commits:
+        done = done.plus(Outcome(commits=(remembered,)))
+    moved = {prepared.changeset.destination.head for prepared in outpaced}
+    pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
+    pages |= {name: one.found.url for name, one in heads.requests.items() if one.found and name not in pages}
+    waited = [replace(one, pull_request=pages.get(one.head, "") or "") for one in plan.waits.builds]
+    done = done.plus(Outcome(waiting=tuple(one for one in waited if one.head not in moved)))
+    return Attempt(done, {one.subscription.identity for prepared in outpaced for one in prepared.decisions})
+
+
+def _remember(batch: Batch, base: Snapshot, files: Files, tip: str, plan: Plan, job: Job) -> Commit | None:
+    """Write the memory branch if it changes, and return the commit. Raises `Outpaced` if it moved meanwhile."""
+    if files == base.memory:
+        return None
+    name = memory_branch(base.repo, base.branch)
+    message = f"Remember what is held and deferred beside {base.branch}\n"
+    change = Changeset(Destination(base.repo, base.branch, name), "", files, message, plan.author, tip)
+    landing = Landing("", "") if job.dry else batch.repository.remember(change)
+    changed = {
+        path: files.get(path, GONE) for path in (*base.memory, *files) if files.get(path) != base.memory.get(path)
+    }
+    apps = {ask.subscription.application.key for ask in batch.asks if state_path(ask.subscription) in changed}
+    return Commit(
+        base.repo,
+        base.branch,
+        name,
+        landing.commit or None,
+        landing.tree,
+        tuple(sorted(changed)),
+        tuple(sorted(apps)),
+        diff=unified_diff(base.memory, changed) if job.dry else None,
+        through="git",
+    )
 
 
 def _land(
@@ -111,7 +203,7 @@ def _land(
         request = heads.requests.get(head)
         outcome = as_it_stands(prepared, request, job) if request else None
         if outcome is None:
-            outcome = _commit(batch, heads.base, prepared, attempt, job)
+            outcome = _commit(batch, heads, prepared, attempt, job)
             if request:
                 outcome = propose(prepared, request, outcome, job, world)
     except TaskError as error:
@@ -119,9 +211,10 @@ def _land(
     return replace(outcome, strays=prepared.strays)
 
 
-def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt: int, job: Job) -> Outcome:
+def _commit(batch: Batch, heads: ExistingHeads, prepared: PreparedCommit, attempt: int, job: Job) -> Outcome:
     """Commit and push one changeset. Raises `Outpaced` if the branch moved meanwhile."""
     destination = prepared.changeset.destination
+    snapshot = heads.theirs(destination.head) or heads.base
     landing = (batch.repository.predict if job.dry else batch.repository.land)(prepared.changeset)
     landed = landed_of(prepared.decisions, destination.repo, landing.commit)
     if not landing.pushed:
@@ -132,7 +225,7 @@ def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt:
         return Outcome(tuple(decisions), (), landed)
     commit = Commit(
         repo=destination.repo,
-        branch=snapshot.branch,
+        branch=heads.base.branch,
         head=destination.head,
         commit=landing.commit or None,
         tree=landing.tree,

@@ -50,6 +50,7 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
                 )
             )
         ),
+        waiting=tuple(sorted(done.waiting, key=lambda one: (one.application, one.alias, one.head, one.tag))),
         exit=shutdown.code() or int(code),
         dry=job.dry,
     )

@@ -54,6 +54,58 @@ def holding(state: State, memory: Memory, now: str) -> Hold | None:
     return active(memory.hold, now) or active(state.hold, now)
 
 
+def merged(base: State, more: State) -> State:
+    """Return what the base and the memory branch remember together. The stricter hold counts."""
+    images = {key: _merged(base.images.get(key, Memory()), one) for key, one in more.images.items()}
+    hold = stricter(None if _ended(base.hold, more.released) else base.hold, more.hold)
+    return State(hold, {**base.images, **images})
+
+
+def _merged(base: Memory, more: Memory) -> Memory:
+    return Memory(
+        written=_newer(base.written, more.written),
+        replaced=tuple(dict.fromkeys((*base.replaced, *more.replaced))),
+        hold=stricter(None if _ended(base.hold, more.released) else base.hold, more.hold),
+        deferred=more.deferred or (None if more.released else base.deferred),
+        rollback=base.rollback or more.rollback,
+    )
+
+
+def _newer(one: Written | None, other: Written | None) -> Written | None:
+    """Return the build with the higher number; one that cannot be compared is the base's."""
+    if one is None or other is None:
+        return one or other
+    numbers = [two.build.sequence for two in (one, other)]
+    if one.build.counter != other.build.counter or None in numbers:
+        return one
+    return max(one, other, key=lambda two: two.build.sequence or 0)
+
+
+def _ended(hold: Hold | None, released: str) -> bool:
+    return bool(hold and released and (not hold.at or epoch_seconds(hold.at) <= epoch_seconds(released)))
+
+
+def stricter(one: Hold | None, other: Hold | None) -> Hold | None:
+    """Return the hold that ends later, the first one of two that are alike."""
+    if one is None or other is None:
+        return one or other
+    return other if one.until and (not other.until or epoch_seconds(other.until) > epoch_seconds(one.until)) else one
+
+
+def apart(base: Memory, known: Memory, wanted: Memory, now: str) -> Memory:
+    """Return what the memory branch has to remember, beside the base, so that both together say what is wanted.
+
+    `known` is what it remembers by now. It has only holds and what they deferred.
+    """
+    hold = wanted.hold if wanted.hold != base.hold else None
+    deferred = wanted.deferred if wanted.deferred != base.deferred else None
+    over = (base.hold and not wanted.hold) or (base.deferred and not wanted.deferred)
+    released = (known.released or now) if over and not hold else ""
+    if base.hold and not wanted.hold and not _ended(base.hold, released):
+        released = now
+    return Memory(hold=hold, deferred=deferred, rollback=wanted.rollback if hold else None, released=released)
+
+
 def hold_text(hold: Hold) -> str:
     """Return `held by jane since … until …: reason`, on one line."""
     known = (("by", hold.by), ("since", hold.at), ("until", hold.until))

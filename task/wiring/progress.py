@@ -12,7 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 from task import shutdown
 from task.landing.ports import Repository
-from task.model import Changeset, FileVersion, Landing, Place, Snapshot
+from task.model import Changeset, FileVersion, Head, Landing, Place, Snapshot
 from task.text import printable
 
 PATIENCE = 1.0  # seconds until something is shown
@@ -79,12 +79,12 @@ class RepositoryWithProgress:
         with self._phase(f"asking {self._name} for its branch"):
             return self._repository.default_branch(tip=tip)
 
-    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
+    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:
         """Return the files at the tip of the branch."""
         with self._phase(f"fetching {self._name}"):
-            return self._repository.snapshot(branch, places, head)
+            return self._repository.snapshot(branch, places, heads)
 
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
         """Return the files at the tip of a head branch."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.head_snapshot(head, places)
@@ -93,6 +93,16 @@ class RepositoryWithProgress:
         """Commit and push."""
         with self._phase(f"pushing to {self._name}"):
             return self._repository.land(change)
+
+    def remember(self, change: Changeset) -> Landing:
+        """Replace the memory branch."""
+        with self._phase(f"pushing to {self._name}"):
+            return self._repository.remember(change)
+
+    def drop(self, head: str, was: str) -> None:
+        """Delete a head branch."""
+        with self._phase(f"pushing to {self._name}"):
+            self._repository.drop(head, was)
 
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return."""

@@ -1,5 +1,4 @@
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -16,7 +15,6 @@ from task.forges.proposal import (
     body,
     builds,
     described,
-    head_branch,
     headline,
     marked,
     marker,
@@ -244,44 +242,6 @@ def test_message_parts() -> None:
     assert message_parts("subject") == ("subject", "")
     assert message_parts("subject\n\nKey: value\n") == ("subject", "")
     assert message_parts("subject\n\ntext: a\nmore\n") == ("subject", "text: a\nmore")
-
-
-BRANCHES = [
-    (["argocd/web"], r"image-update/web-[0-9a-f]{8}"),
-    (["argocd/web", "argocd/api"], r"image-update/api-and-1-more-[0-9a-f]{8}"),
-    (["argocd/" + "x" * 253], r"image-update/x{60}-[0-9a-f]{8}"),
-    (["argocd/a..b.lock"], r"image-update/a-b-lock-[0-9a-f]{8}"),
-    (["argocd/-~^:?*[\\ @{"], r"image-update/app-[0-9a-f]{8}"),
-    ([], r"image-update/app-[0-9a-f]{8}"),
-]
-
-
-@pytest.mark.parametrize(("applications", "shape"), BRANCHES)
-def test_head_branch(applications: list[str], shape: str) -> None:
-    name = head_branch("https://github.com/acme/deploy", "main", applications)
-    assert re.fullmatch(shape, name)
-    subprocess.run(["git", "check-ref-format", "--branch", name], check=True, capture_output=True)
-
-
-def test_a_head_branch_is_one_destinations_own() -> None:
-    names = {
-        head_branch(repo, base, apps)
-        for repo in ("https://x.example/a", "https://x.example/b")
-        for base in ("main", "production")
-        for apps in (("argocd/web",), ("team/web",), ("argocd/web", "argocd/api"))
-    }
-    assert len(names) == 12
-    again = head_branch("https://x.example/a", "main", ["argocd/web", "argocd/api", "argocd/web"])
-    assert again == head_branch("https://x.example/a", "main", ["argocd/api", "argocd/web"])
-
-
-def test_a_head_branch_is_one_places_own() -> None:
-    staging, production = (
-        head_branch("https://x.example/a", "main", ["argocd/web"], [f"{name}/kustomization.yaml"])
-        for name in ("staging", "production")
-    )
-    assert staging != production
-    assert staging == head_branch("https://x.example/a", "main", ["argocd/web"], ["staging/kustomization.yaml"] * 2)
 
 
 OLDER, NEWER = [app(change("1.4.3"))], [app(change("1.4.4"))]

@@ -19,7 +19,7 @@ from task.errors import TargetError
 from task.image import parse_image
 from task.landing.changeset import agreed_wording
 from task.landing.governed import Governed, govern
-from task.landing.head_branch import heads_of_requests
+from task.landing.head_branch import request_head
 from task.model import File, Person, Snapshot, Subscription, Wishes
 from task.repository_config.config import PATH
 
@@ -205,26 +205,24 @@ def under(
 @pytest.mark.parametrize(("group", "branches"), [("repository", 1), ("project", 2), ("application", 3), ("image", 2)])
 def test_requests_are_grouped(group: str, branches: int) -> None:
     found = under(f"pullRequests: {{enabled: true, group: {group}}}", subscriptions())
-    heads = heads_of_requests("main", [ask.subscription for ask in found.asks])
-    assert len(heads) == len(set(heads.values())) == branches
-    assert all(head.startswith("image-update/") for head in heads.values())
+    heads = {request_head(ask.subscription, "main") for ask in found.asks}
+    assert len(heads) == branches
+    assert all(head.startswith("image-update/") for head in heads)
 
 
 def test_the_request_of_an_application_is_the_same_whichever_image_was_built() -> None:
     found = [
         ask.subscription for ask in under("pullRequests: {enabled: true, group: application}", subscriptions()).asks
     ]
-    assert (
-        heads_of_requests("main", found[:1])
-        == heads_of_requests("main", found[1:2])
-        == heads_of_requests("main", found[:2])
-    )
+    assert request_head(found[0], "main") == request_head(found[1], "main")
 
 
-def test_one_request_for_all_has_the_name_that_it_has_without_a_config() -> None:
+def test_a_request_is_of_its_image_with_or_without_a_config() -> None:
     subs = [replace(one, pull_request=True) for one in subscriptions()]
     found = [ask.subscription for ask in under("pullRequests: {enabled: true, labels: [x]}", subscriptions()).asks]
-    assert heads_of_requests("main", found) == heads_of_requests("main", subs)
+    names = [request_head(one, "main") for one in found]
+    assert names == [request_head(one, "main") for one in subs]
+    assert len(set(names)) == len({one.entry.image.identity for one in subs})
 
 
 def test_a_request_by_rule_is_of_the_rules_applications_alone() -> None:

@@ -17,4 +17,4 @@ def server() -> Iterator[GitHub]:
 
 @pytest.fixture
 def scene(server: GitHub, tmp_path: Path) -> Scene:
-    return Scene(tmp_path, server)
+    return Scene(tmp_path, server, group="application")

@@ -15,7 +15,7 @@ def test_a_rule_asks_for_a_pull_request(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, names=("a", "b"))
     scene.flags = ()
     config = (
-        "version: 1\nrules:\n- match: {paths: [apps/a]}\n"
+        "version: 1\npullRequests: {group: application}\nrules:\n- match: {paths: [apps/a]}\n"
         "  pullRequests: {enabled: true, labels: [production], reviewers: [ann], draft: true}\n"
     )
     commit(scene.repo, {CONFIG: config})
@@ -62,13 +62,14 @@ def test_requests_by_group(server: GitHub, tmp_path: Path, group: str, requests:
 def test_a_freeze_holds_back_what_would_be_proposed(scene: Scene, server: GitHub) -> None:
     scene.event(f"{API}:2.0.0")
     scene.flags = ("--pull-request", "--auto-merge")
-    frozen = 'version: 1\nfreezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
+    freezes = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]'
+    frozen = f"version: 1\npullRequests: {{group: application}}\n{freezes}\n"
     commit(scene.repo, {CONFIG: frozen})
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
     assert "newTag: 2.0.0" in scene.text()  # what was proposed before the freeze stays proposed
     assert "newTag: 1.1.0" not in scene.text()
     assert [pull.auto for pull in server.open] == [None]  # GitHub would merge it as soon as its checks pass
-    commit(scene.repo, {CONFIG: "version: 1\n"})
+    commit(scene.repo, {CONFIG: "version: 1\npullRequests: {group: application}\n"})
     assert verdict(scene.event(f"{WEB}:1.0.5")) == ("update", "admitted")
     assert [pull.auto is not None for pull in server.open] == [True]
     assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))

@@ -11,38 +11,40 @@ from fakes.github_api import NAME, GitHub
 from request_scenes import API, TOKEN, Scene, verdict
 from runner_rules import dangers
 from runs import WEB, application, manifest, repository, target
-from support import commit, git, image_update, show
+from support import commit, git, image_update
 
 STATE = ".image-update/apps/a/argocd_a.state"
 
 
-def test_holds_and_releases_are_proposed(scene: Scene, server: GitHub) -> None:
+def test_a_hold_counts_at_once_and_opens_no_request(scene: Scene, server: GitHub) -> None:
     scene.event(f"{API}:2.0.0")
     assert scene.call("hold", "a", "--image", "web", "--reason", "freeze").code == 0
-    (pull,) = server.open
-    assert "freeze" in show(scene.repo, scene.head, STATE)
-    assert "freeze" in pull.body
-    assert "newTag: 2.0.0" in scene.text()
+    assert "freeze" in scene.memory
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
-    assert "1.1.0" in show(scene.repo, scene.head, STATE)
+    assert "1.1.0" in scene.memory
+    assert "newTag: 1.1.0" not in scene.text()
+    assert "newTag: 2.0.0" in scene.text()
     assert scene.call("release", "a", "--image", "web").code == 0
+    assert scene.memory == ""
     assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
     (pull,) = server.pulls
     assert all(words in pull.body for words in ("`1.1.0`", "`2.0.0`", scene.server.branches[scene.head]))
 
 
-def test_a_hold_alone_is_proposed_again_when_a_person_wants_it(scene: Scene, server: GitHub) -> None:
-    given = ("hold", "a", "--reason", "freeze")
-    scene.call(*given)
-    assert "freeze" in server.open[0].body
-    scene.decline()
-    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")  # it never held
-    scene.decline()
-    scene.call(*given)
-    assert "freeze" in show(scene.repo, scene.head, STATE)
+def test_a_hold_takes_what_waits_out_of_its_request(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0 {API}:2.0.0")
+    report = scene.call("hold", "a", "--image", "web", "--reason", "freeze").json
+    assert [(one["alias"], one["outcome"]) for one in report["waiting"]] == [("web", "deferred"), ("api", "waits")]
+    assert "newTag: 1.1.0" not in scene.text()
+    assert "1.1.0" in scene.memory
     (pull,) = server.open
-    assert "freeze" in pull.body
     assert "1.1.0" not in pull.body
+    scene.call("hold", "a", "--image", "api", "--reason", "freeze")
+    assert (server.open, list(server.branches)[:-1]) == ([], [name for name in server.branches if "memory" in name])
+    assert "Nothing waits here" in server.pulls[0].body
+    scene.call("release", "a", "--image", "web")
+    (pull,) = server.open
+    assert "newTag: 1.1.0" in scene.text()
 
 
 def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
@@ -59,7 +61,7 @@ def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
 
 def test_a_rollbacks_request_keeps_its_title_and_reason(server: GitHub, tmp_path: Path) -> None:
     """Builds that arrive while it is open change what waits beside it."""
-    scene = Scene(tmp_path, server, update_strategy="newest-build")
+    scene = Scene(tmp_path, server, group="application", update_strategy="newest-build")
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "previous", "--reason", "5xx since noon")
     title = "roll back a: ghcr.io/acme/web 1.5.0 → 1.0.0"
@@ -73,15 +75,6 @@ def test_a_rollbacks_request_keeps_its_title_and_reason(server: GitHub, tmp_path
     message = git(scene.repo, "log", "-1", "--format=%B", scene.head)
     assert message.startswith("roll back a\n")
     assert "5xx since noon" in message
-
-
-def test_a_hold_beside_an_update_keeps_its_reason(scene: Scene, server: GitHub) -> None:
-    scene.call("hold", "a", "--image", "web", "--reason", "freeze")
-    assert server.open[0].title == "hold a"
-    scene.event(f"{API}:2.0.0")
-    (pull,) = server.pulls
-    assert pull.title == "hold a; a: ghcr.io/acme/api → 2.0.0"
-    assert "freeze" in pull.body
 
 
 def test_plan_asks_no_forge_and_needs_no_token(scene: Scene, server: GitHub) -> None:

@@ -28,18 +28,16 @@ def test_who_wants_a_request(annotation: str, flag: bool, wanted: bool, server: 
     assert ("newTag: 1.1.0" in scene.text("main")) is not wanted
 
 
-def test_two_argo_cds_with_one_name_have_a_request_each(server: GitHub, tmp_path: Path) -> None:
+def test_what_an_argo_cd_proposes_stays_when_another_one_proposes_more(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, names=("a", "b"))
     staging, production = (application(name, scene.url, image_list=f"web={WEB}") for name in ("a", "b"))
     production["metadata"]["name"] = "a"
     for app, tag in ((staging, "1.1.0"), (production, "1.2.0"), (staging, "1.3.0")):
         scene.apps = manifest(tmp_path, app)
         assert verdict(scene.event(f"{WEB}:{tag}")) == ("update", "admitted")
-    first, second = server.open
-    assert "newTag: 1.3.0" in show(scene.repo, first.head, target("a"))
-    assert "newTag: 1.0.0" in show(scene.repo, first.head, target("b"))
-    assert "newTag: 1.2.0" in show(scene.repo, second.head, target("b"))
-    assert "newTag: 1.0.0" in show(scene.repo, second.head, target("a"))
+    (pull,) = server.open  # of the image
+    assert "newTag: 1.3.0" in show(scene.repo, pull.head, target("a"))
+    assert "newTag: 1.2.0" in show(scene.repo, pull.head, target("b"))
 
 
 def test_a_resource_of_image_updater_wants_one(server: GitHub, tmp_path: Path) -> None:
@@ -188,7 +186,7 @@ def test_several_applications_are_one_request(server: GitHub, tmp_path: Path) ->
     assert [one["verdict"] for one in report["decisions"]] == ["update"] * 3
     (pull,) = server.open
     assert all(f"`argocd/{name}`" in pull.body for name in "abc")
-    assert scene.head.startswith("image-update/a-and-2-more-")
+    assert scene.head.startswith("image-update/web-")
 
 
 @pytest.mark.parametrize("other", ["ssh://git@git.example.com:22/acme/deploy", "git@git.example.com:/acme/deploy.git"])
@@ -202,7 +200,7 @@ def test_two_spellings_of_one_repository_are_one_request(server: GitHub, tmp_pat
     report = scene.event(f"{WEB}:1.1.0")
     assert [one["verdict"] for one in report["decisions"]] == ["update"] * 2
     (pull,) = server.pulls
-    assert pull.head.startswith("image-update/a-and-1-more-")
+    assert pull.head.startswith("image-update/web-")
 
 
 def test_what_is_left_of_a_closed_request_is_not_carried_along(scene: Scene, server: GitHub) -> None:
@@ -314,12 +312,14 @@ def test_an_older_build_changes_nothing_whatever_the_base_did(scene: Scene, serv
     assert (scene.tips(), server.pulls[0].body) == (tips, body)
 
 
-def test_what_a_person_pushed_to_the_branch_is_replaced(scene: Scene, server: GitHub) -> None:
+def test_what_a_person_pushed_to_the_branch_stays(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0")
-    commit(scene.repo, {"README.md": "mine\n"}, scene.head)
-    scene.event(f"{WEB}:1.1.0")
-    assert scene.on_top() == 1
-    assert "README.md" not in git(scene.repo, "ls-tree", "--name-only", scene.head)
+    theirs = commit(scene.repo, {"README.md": "mine\n"}, scene.head)
+    assert verdict(scene.event(f"{WEB}:1.1.0"))[0] == "unchanged"
+    assert server.branches[scene.head] == theirs
+    assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
+    assert git(scene.repo, "rev-parse", f"{scene.head}^") == theirs
+    assert "newTag: 1.2.0" in scene.text()
     assert server.branches[scene.head] in server.open[0].body
 
 

@@ -158,15 +158,16 @@ class BareRepository:
         """Return the names of all branches with one of these prefixes, in order."""
         return self._remote.branches(beginnings)
 
-    def remember(self, change: Changeset) -> None:
+    def remember(self, change: Changeset) -> Landing:
         """Replace the memory branch, `change.destination.head`, by these files. Without any, the branch goes.
 
         Raises `Outpaced` if it is not at `change.head_commit` any more.
         """
-        commit = ""
+        made = fast_import.Made("", "")
         if change.files:
-            commit = fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change))).commit
-        self._push(change.destination.head, commit, change.head_commit or "", replaces=True)
+            made = fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))
+        self._push(change.destination.head, made.commit, change.head_commit or "", replaces=True)
+        return Landing(made.commit, made.tree)
 
     def drop(self, head: str, was: str) -> None:
         """Delete a head branch that is at `was`. Raises `Outpaced` if it has moved."""
@@ -216,7 +217,7 @@ class BareRepository:
         if head != base and not change.on_top:
             there = self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
         # What was read of the head branch is gone after a restart.
-        if change.head_commit and there not in self._roots and self._remote.fetch_head(head) != there:
+        if there and change.head_commit and there not in self._roots and self._remote.fetch_head(head) != there:
             raise Outpaced(f"{head} is no longer at {there}")
         if there and self._root(there) == made.tree:
             content = self._remote.objects.read([there])[there].content or b""

@@ -1,7 +1,7 @@
 """The mark of a head branch that is ours: a trailer with the tree of the very commit that has it.
 
-Only a commit that is a whole head gets one. Who amends it, or commits on top of it, makes the branch their own. A branch
-that somebody begins at such a commit has another name, and is theirs as well.
+Only a commit that is a whole head gets one. Who amends it, or commits on top of it, makes the branch their own. A
+branch that somebody begins at such a commit has another name, and is theirs as well.
 """
 
 from __future__ import annotations
