@@ -60,7 +60,7 @@ def after(files: Mapping[str, File], sub: Subscription, text: str, identity: Bui
     terms = Terms(build=identity)
     snapshot = Snapshot("https://git/x", "main", "0" * 40, files)
     decisions = decide(snapshot, [Ask(sub, (parse_image(f"{WEB}:{text}"),))], terms, Facts(ANCESTRY))
-    made, settled = prepare_commits(snapshot, decisions, terms, WORDING)
+    made, settled, _obsolete = prepare_commits(snapshot, decisions, terms, WORDING)
     new = {**files, **{path: file for one in made for path, file in one.changeset.files.items()}}
     rule = [*(one for draft in made for one in draft.decisions), *settled][0].verdict.rule
     return rule, {path: file for path, file in new.items() if file.mode}

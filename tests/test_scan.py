@@ -425,7 +425,7 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
     }
     answers = registry(given, [replace(question, facts=("digest",)) for question in about])
     facts = Facts(answers={replace(question, facts=()): answer for question, answer in answers.items()})
-    made, settled = prepare_commits(
+    made, settled, _obsolete = prepare_commits(
         snapshot, decide(snapshot, asks, Terms(), facts), Terms(), Wording(Person("a", "b"))
     )
     changed = {path: yaml.safe_load(file.text) for one in made for path, file in one.changeset.files.items()}

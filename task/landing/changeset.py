@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.known_keys import differ
-from task.deciding.decide import file_of, own_states, state_path
+from task.deciding.decide import file_of, own_states, state_path, states_of
 from task.deciding.hold_changes import hold_changes, new_holds
 from task.deciding.job import AUTHOR, Stray, Terms, Wording
 from task.deciding.move import Move, Remember, failed
@@ -211,7 +211,7 @@ def _changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) ->
     """
     apps: dict[str, list[Move]] = {}
     for one in done:
-        if one.remember:
+        if one.remember or aside:
             apps.setdefault(state_path(one.subscription), []).append(one)
     changed: dict[str, File] = {}
     for path, members in apps.items():
@@ -219,13 +219,22 @@ def _changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) ->
         new = dict(states)
         for one in members:
             file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
-            if aside and remember.memory:
-                remember = replace(remember, memory=replace(remember.memory, deferred=None))
+            if aside:
+                remember = _that_travels(remember, snapshot, one.subscription, file)
             new[file] = _with(new.get(file, State()), one.subscription, remember)
         if (new := {file: state for file, state in new.items() if state != State()}) != states:
             text = write_state(old.text if old else "", new)
             changed[path] = File(text, old.mode if old else "100644") if text else GONE
     return changed
+
+
+def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
+    """Return what a head branch says: not what is deferred, nor a hold of the base that was released since."""
+    both = states_of(snapshot, sub).get(file, State())
+    memory = remember.memory or both.images.get(key_of(sub), Memory())
+    kept = memory.hold if remember.memory else None
+    lifted = remember.lifted or (both.hold is None and remember.hold is None)
+    return replace(remember, memory=replace(memory, hold=kept, deferred=None), lifted=lifted)
 
 
 def _with(state: State, sub: Subscription, new: Remember) -> State:

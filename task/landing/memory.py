@@ -13,6 +13,7 @@ from task.deciding.decide import file_of, own_states, state_path, states_of
 from task.deciding.move import Move, Remember
 from task.deciding.weigh import key_of
 from task.editors.state_file import write_state
+from task.errors import TaskError
 from task.model import File, Files, Memory, Snapshot, State
 from task.policy.remember import apart
 
@@ -23,11 +24,13 @@ def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
     for move in moves:
         sub = move.subscription
         path = state_path(sub)
-        if move.remember is None or not (path in files or _aside(move)):
+        if not (path in files or (_aside(move) and move.remember)):
             continue
-        file = file_of(snapshot, sub, states_of(snapshot, sub))
-        states = dict(own_states(files, path))
-        states[file] = _with(states.get(file, State()), snapshot, move, move.remember, file, now)
+        try:
+            file, states = file_of(snapshot, sub, states_of(snapshot, sub)), dict(own_states(files, path))
+        except TaskError:  # it is the decision's error by now
+            continue
+        states[file] = _with(states.get(file, State()), snapshot, move, move.remember or Remember(), file, now)
         text = write_state(files[path].text if path in files else "", _without_empty(states))
         if text:
             files[path] = File(text)

@@ -15,7 +15,7 @@ from task.deciding.ask import Ask
 from task.deciding.job import Job, Stray, Terms, Wording
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
-from task.landing.changeset import PreparedCommit, prepare_commits
+from task.landing.changeset import Obsolete, PreparedCommit, prepare_commits
 from task.landing.ports import Batch, World
 from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Snapshot
 from task.pipeline.deliver import deliver
@@ -120,10 +120,10 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
         def land(self, change: Changeset) -> Landing:
             raise RepositoryError(f"a hook refuses {change.destination.head}")
 
-    def with_strays(*args: Any) -> tuple[list[PreparedCommit], list[Decision]]:
-        changes, settled = prepare_commits(*args)
+    def with_strays(*args: Any) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
+        changes, settled, obsolete = prepare_commits(*args)
         stray = Stray(changes[0].decisions[0].subscription, "f.yaml", (("a", "# from the Application"),))
-        return [replace(change, strays=(stray,)) for change in changes], settled
+        return [replace(change, strays=(stray,)) for change in changes], settled, obsolete
 
     monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_strays)
     outcome = deliver(batch(Refusing((), {})), JOB, world())

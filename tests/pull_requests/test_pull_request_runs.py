@@ -34,7 +34,7 @@ def test_a_hold_counts_at_once_and_opens_no_request(scene: Scene, server: GitHub
 def test_a_hold_takes_what_waits_out_of_its_request(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0 {API}:2.0.0")
     report = scene.call("hold", "a", "--image", "web", "--reason", "freeze").json
-    assert [(one["alias"], one["outcome"]) for one in report["waiting"]] == [("web", "deferred"), ("api", "waits")]
+    assert [(one["alias"], one["outcome"]) for one in report["waiting"]] == [("api", "waits"), ("web", "deferred")]
     assert "newTag: 1.1.0" not in scene.text()
     assert "1.1.0" in scene.memory
     (pull,) = server.open
