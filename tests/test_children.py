@@ -9,7 +9,7 @@ from git_servers import git_server
 from runs import application, arguments, hook, manifest, repository
 from support import git, image_update, needs
 
-from task.child_environment import TOKENS, child_environment
+from task.child_environment import child_environment
 from task.errors import SourceAccessError
 from task.git.access import Access, Plan
 from task.git.command import Git
@@ -25,8 +25,27 @@ OURS = [
     "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_FORGE_TOKEN", "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "INPUT_GIT-TOKEN",
     "IMAGE_UPDATE_CLOUDEVENT_TOKEN", "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_SSH_KEY",
 ]  # fmt: skip
-HIDDEN = {name: f"{SECRET}-{name}" for name in (*OURS, *TOKENS)}
-KEPT = {"AWS_SECRET_ACCESS_KEY": "kept-1", "AZURE_CLIENT_SECRET": "kept-2", "GOOGLE_APPLICATION_CREDENTIALS": "kept-3"}
+THEIRS = [
+    "ARGOCD_AUTH_TOKEN", "ARGOCD_OPTS", "DOCKER_AUTH_CONFIG",
+    "GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_PAT", "ACTIONS_RUNTIME_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "GITLAB_OIDC_TOKEN", "GL_TOKEN", "CI_JOB_TOKEN", "CI_BUILD_TOKEN",
+    "CI_JOB_JWT", "CI_JOB_JWT_V1", "CI_JOB_JWT_V2", "CI_DEPLOY_PASSWORD", "CI_REGISTRY_PASSWORD", "CI_DEPENDENCY_PROXY_PASSWORD",
+    "CI_REPOSITORY_URL", "CI_BUILD_REPO",
+    "SYSTEM_ACCESSTOKEN", "AZURE_DEVOPS_EXT_PAT", "ENDPOINT_AUTH_SYSTEMVSSCONNECTION",
+    "BITBUCKET_STEP_OIDC_TOKEN", "REPOSITORY_OAUTH_ACCESS_TOKEN",
+    "BUILDKITE_AGENT_ACCESS_TOKEN", "BUILDKITE_AGENT_JOB_API_TOKEN", "BUILDKITE_API_TOKEN",
+    "CIRCLE_OIDC_TOKEN", "CIRCLE_OIDC_TOKEN_V2", "CIRCLE_TOKEN", "CIRCLE_INTERNAL_TASK_DATA_TOKEN",
+    "CI_FORGE_TOKEN", "CI_NETRC_PASSWORD", "WOODPECKER_AGENT_SECRET", "DRONE_NETRC_PASSWORD", "DRONE_RPC_SECRET",
+    "PLUGIN_PASSWORD", "GITEA_TOKEN", "FORGEJO_TOKEN", "SEMAPHORE_OIDC_TOKEN", "JENKINS_API_TOKEN",
+]  # fmt: skip
+HIDDEN = {name: f"{SECRET}-{name}" for name in (*OURS, *THEIRS)}
+KEPT = {
+    "AWS_SECRET_ACCESS_KEY": "kept-1", "AZURE_CLIENT_SECRET": "kept-2", "GOOGLE_APPLICATION_CREDENTIALS": "kept-3",
+    "AWS_SESSION_TOKEN": "kept-4", "DIGITALOCEAN_ACCESS_TOKEN": "kept-5", "VAULT_TOKEN": "kept-6", "MY_TOKEN": "kept-7",
+    "CI_COMMIT_REF_NAME": "kept-8", "CI_PROJECT_PATH": "kept-9", "GITHUB_PATH": "kept-10",
+    "CI_COMMIT_AUTHOR": "kept-11",
+}  # fmt: skip
 ENVIRON = {**HIDDEN, **KEPT}
 
 
@@ -145,6 +164,7 @@ def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
         (("/usr/local/bin/gh auth git-credential",), {"GITHUB_TOKEN", "GH_TOKEN"}),
         (("glab", "cluster", "agent", "get-token"), {"GITLAB_TOKEN", "CI_JOB_TOKEN"}),
         (("echo $IMAGE_UPDATE_GIT_TOKEN $GITEA_TOKEN",), {"GITEA_TOKEN"}),
+        (("login", "--token", "${CIRCLE_OIDC_TOKEN_V2}"), {"CIRCLE_OIDC_TOKEN_V2"}),
     ],
 )
 def test_which_tokens_a_program_needs(words: tuple[str, ...], kept: set[str]) -> None:

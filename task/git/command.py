@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 import sh
 
 from task import shutdown
-from task.child_environment import TOKENS, needs
+from task.child_environment import is_secret, needs
 from task.errors import CredentialsError, RepositoryError, SourceError, UnreachableError, UsageError
 from task.files import exhausted
 from task.git.access import Access
@@ -125,7 +125,7 @@ class Git:
         self._asks_first: set[str] = set()  # URLs whose server gets a login only if it asks for one
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
-        self._tokens = {name: value for name, value in environ.items() if name in TOKENS}
+        self._tokens = {name: value for name, value in environ.items() if is_secret(name)}
         self._access = access or Access(environ=environ)
         self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
         self._nameless = False  # whether ssh has got a passwd entry
