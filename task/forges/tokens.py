@@ -71,7 +71,8 @@ class Tokens:
             return ForgeToken(self._secret, self._user, self._source)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
-                return ForgeToken(login.password, login.user, "the Git login")
+                # Bitbucket Cloud's API wants the e-mail address where git wants a fixed name.
+                return ForgeToken(login.password, self._user or login.user, "the Git login")
         if found := self._of_ci(place):
             return found
         if self._secret:
