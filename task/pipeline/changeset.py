@@ -56,7 +56,8 @@ class PreparedCommit:
     hold_changes: tuple[str, ...] = ()
     rollbacks: tuple[AppChanges, ...] = ()  # the changes that go back to an older version because a person asked for it
     command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
-    sentences: tuple[str, ...] = ()  # one for each image, if a person gave the command
+    sentences: tuple[str, ...] = ()  # about the images that no change names, or about all if a person gave the command
+    asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     strays: tuple[Stray, ...] = ()
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
@@ -249,17 +250,20 @@ def _prepare(
     command, plain = wording.command, wording.command in ("run", "scan", "promote")
     if back or (reasons and plain):
         command = "rollback" if back else "hold"
-    sentences = tuple(_sentences(done, reasons))
-    if command == wording.command and plain and all(one.changes for one in named):
-        message, sentences = commit_message(wording.template, named, wording.trailers), ()
-    else:
+    changed = tuple(one for one in named if one.changes)
+    sentences, asked = tuple(_sentences(done, reasons)), ""
+    if not plain or command != wording.command:
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
-        about = [one for one in named if (one.namespace, one.name) in meant] or named
-        message = hold_message(subject(command, about), wording.template, named, sentences, wording.trailers)
+        asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named)
+    if asked or not changed:
+        words = asked or subject(command, named)
+        message = hold_message(words, wording.template, named, sentences, wording.trailers)
+    else:
+        sentences = tuple(_deferrals(done, len(named)))
+        message = commit_message(wording.template, changed, wording.trailers, sentences)
     destination = Destination(snapshot.repo, snapshot.branch, head)
     changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit)
     news = tuple(one.decision for one in done if not one.kept)
-    changed = tuple(one for one in named if one.changes)
     of_holds = tuple(hold_changes(snapshot.files, files))
     return PreparedCommit(
         changeset,
@@ -270,6 +274,7 @@ def _prepare(
         tuple(back),
         command,
         sentences,
+        asked,
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
         frozen=any(sub.freeze for sub in subs),
@@ -284,6 +289,16 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
         told = apps.setdefault((app.namespace, app.name), [])
         told += [one.change] if one.updates else []
     return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
+
+
+def _deferrals(done: Sequence[Move], apps: int) -> list[str]:
+    """Return a sentence for each image that is only remembered. Of several Applications, it names its own."""
+    return [
+        f"{f'{one.subscription.application.name}, ' if apps > 1 else ''}{line}"
+        for one in done
+        if not one.updates
+        for line in _sentences([one], ())
+    ]
 
 
 def _sentences(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:

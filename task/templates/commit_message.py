@@ -51,11 +51,15 @@ def wants_labels(template: str | None) -> bool:
     return template is not None and ".Labels" in template
 
 
-def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = ()) -> Message:
+def commit_message(
+    template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = (), lines: Sequence[str] = ()
+) -> Message:
     """Return the whole message: the text, then the trailers `Image` and `Application`, and the given ones.
 
-    A given trailer `Image` replaces our own. If a template fails while it runs, the default text is used, with a
-    warning, as in AIU. Raises Malformed for a template that does not parse, and for an invalid trailer key.
+    `lines` come after the text: what is no change of an image, so no template knows it. A given trailer `Image`
+    replaces our own. If a template fails while it runs, the default text is used, with a warning, as in AIU.
+
+    Raises Malformed for a template that does not parse, and for an invalid trailer key.
     """
     message = message_text(template, apps)
     images = [
@@ -65,9 +69,11 @@ def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: S
         if not any(key == "Image" for key, _ in trailers)
     ]
     names = [f"{app.namespace}/{app.name}" for app in apps]
-    lines = trailer_lines((*_repeated("Image", images), *_repeated("Application", names), *trailers))
+    last = trailer_lines((*_repeated("Image", images), *_repeated("Application", names), *trailers))
     text = tidy(message.text) or EMPTY
-    return replace(message, text=f"{text}\n\n{lines}" if lines else f"{text}\n")
+    if lines:
+        text = tidy("\n".join((text, "", *map(one_line, lines[:MOST_LINES]))))
+    return replace(message, text=f"{text}\n\n{last}" if last else f"{text}\n")
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
