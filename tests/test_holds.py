@@ -152,8 +152,8 @@ def test_a_commit_is_called_after_what_it_updates_and_names_what_it_defers(
                 ".image-update/message": template,
             },
         )
-    apps = ("--applications", str(manifest(tmp_path, *(application(name, repo) for name in "abc"))))
-    apps = (*apps, "--allow-protocol", "file")
+    sources = manifest(tmp_path, *(application(name, repo) for name in "abc"))
+    apps = ("--applications", str(sources), "--allow-protocol", "file")
     assert image_update("hold", "c", "--reason", "INC-42", *apps).code == 0
     assert image_update("run", "--image", f"{WEB}:1.1.0", *apps).code == 0
     text, _, trailers = git(repo, "log", "-1", "--format=%B", "main").rpartition("\n\n")
