@@ -12,10 +12,12 @@ _PIECE = re.compile(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|
 
 # Registries whose token server has another name, as their documentation says: (registry, token server), whole names.
 _PAIRS = (
-    (r"registry-1\.docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
+    (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
     (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
     (r"registry\.digitalocean\.com", r"api\.digitalocean\.com"),
     (r"docker\.elastic\.co", r"docker-auth\.elastic\.co"),
+    (r"registry2\.balena-cloud\.com", r"api\.balena-cloud\.com"),
+    (r".+\.pkg\.coding\.net", r"auth\.pkg\.coding\.net"),
     (r".+\.scw\.cloud", r"api\.scaleway\.com"),
     (r".+\.aliyuncs\.com", r"dockerauth(?:-ee)?(?:\.[a-z]{2}-[a-z0-9-]+)?\.aliyuncs\.com"),
 )

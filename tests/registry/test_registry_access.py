@@ -533,6 +533,10 @@ def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None
     [
         ("ghcr.io", "ghcr.io", True),
         ("registry-1.docker.io", "auth.docker.io", True),
+        ("index.docker.io", "auth.docker.io", True),
+        ("evildocker.io", "auth.docker.io", False),
+        ("acme-docker.pkg.coding.net", "auth.pkg.coding.net", True),
+        ("registry2.balena-cloud.com", "api.balena-cloud.com", True),
         ("registry.gitlab.com", "gitlab.com", True),
         ("registry.example.com", "gitlab.example.com", True),
         ("registry.gitlab.example.com", "gitlab.example.com", True),
