@@ -76,7 +76,10 @@ def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path
     program(tmp_path, "git", f'exec {git(tmp_path, "--exec-path")}/git "$@"')
     repo = repository(tmp_path, "web")
     hook(repo, "pre-receive", f"env > {tmp_path}/hook.env")
-    (tmp_path / ".gitconfig").write_text(f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n")
+    (tmp_path / ".gitconfig").write_text(
+        f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n"
+        '[credential]\n\thelper = "!f() { echo password=$GITHUB_TOKEN; }; f"\n'
+    )
     signing = ("--signing-key", key, "--signing-format", "ssh", "--git-credentials-url", "https://git.example.com/")
     registry = ("--registry-username", "u", "--registry-credentials-for", "ghcr.io")
     environ = environ_of(tmp_path)

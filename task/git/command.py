@@ -187,7 +187,8 @@ class Git:
             logins, follow = [], False
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
         found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
-        needed = needs(self._config.programs) if self._tokens and not alone else ()
+        logs_in = target.protocol != "file" or rewrites  # hooks of a local repository log in nowhere
+        needed = needs(self._config.programs) if self._tokens and logs_in and not alone else ()
         found |= {name: self._tokens[name] for name in needed if name in self._tokens}
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed on the way.
