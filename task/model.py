@@ -384,6 +384,7 @@ class Written:
     tag: str = ""
     digest: str = ""
     build: Build = Build()
+    image_digest: str = ""  # what its event said, if only the tag is written
 
 
 @dataclass(frozen=True)

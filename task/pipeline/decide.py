@@ -198,7 +198,9 @@ def choose(situation: Situation, images: Sequence[Image]) -> Move:
 
     An event that was deferred competes as well once its hold has ended.
     """
-    on_offer = [Offer(image, situation.terms.build) for image in images]
+    terms = situation.terms
+    pinned = bool(terms.promoted and terms.promoted.pinned)
+    on_offer = [Offer(image, terms.build, pinned) for image in images]
     if situation.memory.deferred and not situation.hold:
         on_offer.append(deferred(situation.subscription, situation.memory.deferred))
     moves = [weigh(situation, offer) for offer in on_offer]

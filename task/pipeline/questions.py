@@ -35,6 +35,7 @@ class Offer:
 
     image: Image
     build: Build
+    pinned: bool = False  # whether the digest is written even if no rule requires it
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def wants_labels(template: str | None) -> bool:
 
 
 def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = ()) -> Message:
-    """Return the whole message: the text, then the trailers `Image` and `Application`, and the given ones.
+    """Return the whole message: the text, then our trailers, and the given ones.
 
     A given trailer `Image` replaces our own. If a template fails while it runs, the default text is used, with a
     warning, as in AIU. Raises Malformed for a template that does not parse, and for an invalid trailer key.
@@ -65,7 +65,9 @@ def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: S
         if not any(key == "Image" for key, _ in trailers)
     ]
     names = [f"{app.namespace}/{app.name}" for app in apps]
-    lines = trailer_lines((*_repeated("Image", images), *_repeated("Application", names), *trailers))
+    sources = [change.promoted_from for app in apps for change in app.changes if change.promoted_from]
+    own = (("Image", images), ("Application", names), ("Promoted-From", sources))
+    lines = trailer_lines((*(one for key, values in own for one in _repeated(key, values)), *trailers))
     text = tidy(message.text) or EMPTY
     return replace(message, text=f"{text}\n\n{lines}" if lines else f"{text}\n")
 
@@ -110,7 +112,8 @@ def _subject(apps: Sequence[AppChanges]) -> str:
 
 def _line(change: Change) -> str:
     name, old, new = _words(change)
-    return f"updates image {name} tag '{old}' to '{new}'"
+    source = f", promoted from {one_line(change.promoted_from)}" if change.promoted_from else ""
+    return f"updates image {name} tag '{old}' to '{new}'{source}"
 
 
 def _shared_lines(apps: Sequence[AppChanges]) -> list[str]:
