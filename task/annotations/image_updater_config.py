@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from task.text import shortened
@@ -45,12 +46,7 @@ _Make = Callable[[str], tuple[str, str]]
 
 
 def _value(option: str, words: Mapping[str, str] = {}) -> _Make:
-    return lambda text: (f"{option} {_quoted(words.get(text.lower(), text))}", "")
-
-
-def _quoted(text: str) -> str:
-    plain = text.replace("-", "").replace(".", "").replace("/", "").replace("@", "").replace(":", "")
-    return text if plain.isalnum() and plain.isascii() else "'" + shortened(text).replace("'", "'\\''") + "'"
+    return lambda text: (f"{option} {quote(words.get(text.lower(), shortened(text)))}", "")
 
 
 def _switch(option: str) -> _Make:

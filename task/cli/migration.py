@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from task.annotations.image_updater_config import NAME, ConfigOption, options_of
-from task.annotations.subscription import subscribe
+from task.annotations.known_keys import doubts
+from task.annotations.subscription import attempted, subscribe
 from task.cli.update import job_of
-from task.model import ImageStatus, Problem
+from task.model import Application, ImageStatus, Problem
 from task.pipeline.discover import Discovered
 from task.pipeline.match import asks_for_all
-from task.pipeline.migration import Row, Side, TrackedImage, row_of
+from task.pipeline.migration import BY_ANNOTATIONS, Row, Side, TrackedImage, row_of
 from task.pipeline.ports import World
 from task.pipeline.status import Look, rows_of
 from task.settings import Settings
@@ -46,6 +47,7 @@ def migration(found: Discovered, settings: Settings, environ: Mapping[str, str],
     rows = [
         row_of(
             one,
+            attempted(_without_doubts(one.application), job.scope.defaults)[1],
             status.get(one.application.key, ()),
             unread.get(one.application.key, ()),
             updaters=found.updaters > 0,
@@ -57,16 +59,29 @@ def migration(found: Discovered, settings: Settings, environ: Mapping[str, str],
     return Migration(tuple(rows), options_of(config.item) if config else (), config.origin if config else "")
 
 
+def _without_doubts(app: Application) -> Application:
+    """Return the Application without the keys that Image Updater does not know, and passes over."""
+    doubtful = {key for key, _ in doubts(app.annotations)}
+    return replace(app, annotations={key: one for key, one in app.annotations.items() if key not in doubtful})
+
+
 def lines(one: Migration) -> Iterator[str]:
     """Yield the rows and the ConfigMap for people."""
     for row in one.rows:
         yield row.application
-        yield f"    selected by     {row.selected_by}"
-        yield f"    Image Updater   {_side(row.now)}"
-        yield f"    Image Update    {'the same' if row.now == row.here else _side(row.here)}"
-        yield from (f"    {'image':15} {_image(image, row.unread)}" for image in row.images)
-        yield from (f"    {'login':15} {login}" for login in row.logins)
+        if row.selected_by != BY_ANNOTATIONS:
+            yield f"    selected by     {row.selected_by}"
+        if row.now == row.here:
+            yield f"    as before       {_side(row.here)}"
+        else:
+            yield f"    Image Updater   {_side(row.now)}"
+            yield f"    Image Update    {_side(row.here)}"
+        yield from (f"    image           {_image(image, row)}" for image in row.images)
+        yield from (f"    note            {note}" for note in row.notes)
     if one.rows:
+        yield "Logins that the step needs:"
+        logins = Counter(login for row in one.rows for login in row.logins)
+        yield from (f"    {login} ({counted(number, 'Application')})" for login, number in sorted(logins.items()))
         kinds = Counter((row.now.how, row.here.how) for row in one.rows if row.now.how != row.here.how)
         words = {"git": "Git", "live": "live", "nothing": "nothing"}
         moved = [f"{number} from {words[now]} to {words[here]}" for (now, here), number in sorted(kinds.items())]
@@ -89,16 +104,17 @@ def _side(side: Side) -> str:
     return f"{told}: {side.because}" if side.because else told
 
 
-def _image(one: TrackedImage, unread: Sequence[str]) -> str:
+def _image(one: TrackedImage, row: Row) -> str:
     name = f"{one.alias}={one.name}" if one.alias else one.name
     rule = " ".join(filter(None, (one.strategy or "broken", one.constraint)))
     before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""
     source = "the status of the Application" if one.version_from == "status" else one.version_from
-    unknown = "nothing says its version: the first build is the first tag"
-    if unread:
-        unknown = f"its version is not known: {'; '.join(unread)}"
-    now = f"{one.version}, from {source}" if one.version else unknown
-    return f"{name}  {rule}{before}; {now}"
+    if one.version:
+        return f"{name}  {rule}{before}; {one.version}, from {source}"
+    if row.here.how == "nothing":
+        return f"{name}  {rule}{before}"
+    unknown = "nothing says its version: the first build is the first tag" if one.read else "its version is not known"
+    return f"{name}  {rule}{before}; {unknown}"
 
 
 def as_json(one: Migration) -> dict[str, object]:

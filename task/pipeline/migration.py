@@ -20,6 +20,7 @@ from task.policy.strategies import STRATEGIES
 from task.urls import without_login
 
 How = Literal["git", "live", "nothing"]
+BY_ANNOTATIONS = "its annotations"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class TrackedImage:
     strategy: str  # "" if the entry is broken
     version: str = ""  # that Git or the cluster has now
     version_from: str = ""  # a file, or "status"; "" if nothing says it
+    read: bool = True  # whether Git, or the live Application, could be read
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Row:
     here: Side
     images: tuple[TrackedImage, ...]
     logins: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()  # why the versions are not known
+    notes: tuple[str, ...] = ()  # about its files: what they hide, or why they cannot be read
 
     @property
     def changes(self) -> bool:
@@ -67,26 +69,39 @@ class Row:
 
 
 def row_of(
-    one: Subscribed, status: Sequence[ImageStatus], problems: Iterable[Problem], *, updaters: bool, in_cluster: bool
+    one: Subscribed,
+    meant: Sequence[Subscription],
+    status: Sequence[ImageStatus],
+    problems: Sequence[Problem],
+    *,
+    updaters: bool,
+    in_cluster: bool,
 ) -> Row:
     """Return one Application before and after. `status` is what was read about its images.
 
-    `updaters`: whether there are ImageUpdaters. `in_cluster`: whether secrets can be read there.
+    `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them. `updaters`: whether
+    there are ImageUpdaters. `in_cluster`: whether secrets can be read there.
     """
     app = one.application
-    selected = app.reference or ("no ImageUpdater" if updaters else "its annotations")
+    selected = app.reference or ("no ImageUpdater" if updaters else BY_ANNOTATIONS)
     if app.reference and not app.from_resource:
         selected += ", which leaves it to its annotations"
     entries = [entry for entry in parse_image_list(app.annotations.get("image-list", "")) if isinstance(entry, Entry)]
     read = {row.subscription.entry.text: row for row in status}
+    now, here = _now(app, meant, skipped=updaters and not app.reference), _here(one)
+    broken = [one for one in problems if one.severity == "error" and one.rule in ("target", "source")]
+    if broken:
+        here = Side("nothing", because=broken[0].message)
+        if now.how == "git" and not any(sub.source.kind for sub in meant):  # the type is not known without Git
+            now = here
     return Row(
         app.key,
         selected,
-        _now(app, one.subscriptions, skipped=updaters and not app.reference),
-        _here(one),
+        now,
+        here,
         tuple(_image(app, entry, one.subscriptions, read.get(entry.text)) for entry in entries),
         tuple(dict.fromkeys(_logins(one.subscriptions, in_cluster=in_cluster))),
-        tuple(dict.fromkeys(problem.message for problem in problems)),
+        tuple(dict.fromkeys(one.message for one in problems if one.message != here.because)),
     )
 
 
@@ -117,10 +132,10 @@ def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Si
         return Side("nothing", because="AIU updates no plain directory")
     if method != "git":
         return Side("live")
+    if not subs:
+        return Side("nothing", because="no source is a place to write to")
     files = tuple(dict.fromkeys(sub.path or "/" for sub in subs))
-    first = subs[0] if subs else None
-    place = (without_login(first.repo), first.base, first.head_template) if first else ("", "", "")
-    return Side("git", files, *place)
+    return Side("git", files, without_login(subs[0].repo), subs[0].base, subs[0].head_template)
 
 
 def _image(app: Application, entry: Entry, subs: Sequence[Subscription], row: ImageStatus | None) -> TrackedImage:
@@ -131,7 +146,8 @@ def _image(app: Application, entry: Entry, subs: Sequence[Subscription], row: Im
     elif row and row.live:
         version, source = row.live[0].version, "status"
     now = _strategy_of_aiu(app.annotations, entry)
-    return TrackedImage(entry.alias, entry.image.name, entry.constraint, now, strategy, version, source)
+    known = row is None or row.read
+    return TrackedImage(entry.alias, entry.image.name, entry.constraint, now, strategy, version, source, known)
 
 
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:

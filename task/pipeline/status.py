@@ -83,7 +83,10 @@ def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _
         rows: tuple[ImageStatus, ...] = ()
         problems: tuple[Problem, ...] = ()
         for base, members in by_branch(repository, asks).items():
-            found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
+            try:
+                found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
+            except TaskError as error:  # a branch that is missing hides no other
+                found = _unread(members, error)
             rows, problems = rows + found.rows, problems + found.problems
         return _Rows(rows, problems)
     except TaskError as error:
