@@ -5,6 +5,8 @@ from typing import Any
 
 import jsonschema
 import pytest
+from clusters import app, kubeconfig, live_app
+from fakes.kubernetes_api import APPLICATIONS, running
 from runs import WEB, application, manifest, repository, target
 from support import Result, image_update, show
 
@@ -176,3 +178,19 @@ def test_keys_of_the_config_map(key: str, value: str, option: str, note: str) ->
 @pytest.mark.parametrize("item", [{}, {"data": None}, {"data": []}, {"data": {"interval": {"x": 1}}}])
 def test_a_config_map_that_is_malformed_is_no_error(item: dict[str, Any]) -> None:
     assert [one.option for one in options_of(item)] in ([], [""])
+
+
+def test_in_a_cluster_the_live_application_and_the_status_tell_the_version(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "git")
+    with running() as api:
+        api.add(APPLICATIONS, live_app("live"))
+        api.add(APPLICATIONS, app("git", repo, pull_secret="pullsecret:argocd/regcred"))
+        result = image_update(
+            "lint", "cluster", "--from-image-updater", "--allow-protocol", "file", "--output", "json",
+            "--kubeconfig", str(kubeconfig(tmp_path, api)),
+        )  # fmt: skip
+    found = {one["application"]: one for one in result.json["from_image_updater"]["applications"]}
+    assert found["argocd/live"]["now"]["how"] == found["argocd/live"]["here"]["how"] == "live"
+    versions = {key: [(one["version"], one["version_from"]) for one in row["images"]] for key, row in found.items()}
+    assert versions == {"argocd/git": [("1.0.0", target("git"))], "argocd/live": [("1.0.0", "status")]}
+    assert "pullsecret argocd/regcred, which is read from the cluster" in found["argocd/git"]["logins"][1]
