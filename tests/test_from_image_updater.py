@@ -54,7 +54,7 @@ def rows(apps: Path) -> dict[str, dict[str, Any]]:
         ({**GIT, "image_list": WEB, "web.update_strategy": "newest-build"}, "git", "git", True),  # AIU wants an alias
         ({**GIT, "web.alow_tags": "regexp:^1"}, "git", "nothing", True),
         ({**GIT, "write_back_target": "manifests"}, "nothing", "nothing", False),
-        ({**GIT, "git_branch": "gone"}, "nothing", "nothing", False),
+        ({**GIT, "git_branch": "gone"}, "git", "nothing", True),
         ({**GIT, "image_list": "web"}, "git", "git", False),
     ],
 )

@@ -67,6 +67,7 @@ def _without_doubts(app: Application) -> Application:
 
 def lines(one: Migration) -> Iterator[str]:
     """Yield the rows and the ConfigMap for people."""
+    shared = Counter(note for row in one.rows for note in row.notes)  # a dead server concerns many
     for row in one.rows:
         yield row.application
         if row.selected_by != BY_ANNOTATIONS:
@@ -77,7 +78,8 @@ def lines(one: Migration) -> Iterator[str]:
             yield f"    Image Updater   {_side(row.now)}"
             yield f"    Image Update    {_side(row.here)}"
         yield from (f"    image           {_image(image, row)}" for image in row.images)
-        yield from (f"    note            {note}" for note in row.notes)
+        yield from (f"    note            {note}" for note in row.notes if shared[note] == 1)
+    yield from (f"{counted(number, 'Application')}: {note}" for note, number in shared.items() if number > 1)
     if one.rows:
         yield "Logins that the step needs:"
         logins = Counter(login for row in one.rows for login in row.logins)

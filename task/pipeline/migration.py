@@ -91,8 +91,9 @@ def row_of(
     now, here = _now(app, meant, skipped=updaters and not app.reference), _here(one)
     broken = [one for one in problems if one.severity == "error" and one.rule in ("target", "source")]
     if broken:
-        here = Side("nothing", because=broken[0].message)
-        if now.how == "git" and not any(sub.source.kind for sub in meant):  # the type is not known without Git
+        here = Side("nothing", because=_told(broken[0]))
+        # Without a status, only Git tells the type of the source. A plain directory is updated by neither.
+        if now.how == "git" and broken[0].rule == "target" and not any(sub.source.kind for sub in meant):
             now = here
     return Row(
         app.key,
@@ -101,8 +102,12 @@ def row_of(
         here,
         tuple(_image(app, entry, one.subscriptions, read.get(entry.text)) for entry in entries),
         tuple(dict.fromkeys(_logins(one.subscriptions, in_cluster=in_cluster))),
-        tuple(dict.fromkeys(one.message for one in problems if one.message != here.because)),
+        tuple(dict.fromkeys(told for told in map(_told, problems) if told != here.because)),
     )
+
+
+def _told(problem: Problem) -> str:
+    return f"{problem.message}; {problem.hint}" if problem.hint else problem.message
 
 
 def _here(one: Subscribed) -> Side:
