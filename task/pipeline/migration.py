@@ -125,7 +125,7 @@ def _here(one: Subscribed) -> Side:
 def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
     """Return what AIU does. It patches the live Application unless the method is git."""
     if skipped:
-        return Side("nothing", because="no ImageUpdater selects it, and AIU 1.x needs one")
+        return Side("nothing", because="no ImageUpdater selects it, and Image Updater 1.x needs one")
     if not app.annotations.get("image-list"):
         return Side("nothing", because="it has no image-list")
     text = app.annotations.get("write-back-method", "")
@@ -134,7 +134,7 @@ def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Si
     except Faulty as error:
         return Side("nothing", because=str(error))
     if any(sub.target == "manifests" or sub.source.kind == "Directory" for sub in subs):
-        return Side("nothing", because="AIU updates no plain directory")
+        return Side("nothing", because="Image Updater knows no plain directories")
     if method != "git":
         return Side("live")
     if not subs:

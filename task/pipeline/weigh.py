@@ -20,7 +20,7 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.pipeline.job import Terms
+from task.pipeline.job import Promoted, Terms
 from task.pipeline.move import Move, Remember
 from task.pipeline.questions import (
     Offer,
@@ -67,14 +67,7 @@ class Situation:
     def decision(self, candidate: Image, verdict: Verdict) -> Decision:
         """Return a decision about this subscription."""
         return Decision(
-            self.subscription,
-            candidate,
-            verdict,
-            self.current,
-            branch=self.branch,
-            head=self.branch,
-            kind=self.kind,
-            source=self.terms.promoted.source if self.terms.promoted else "",
+            self.subscription, candidate, verdict, self.current, branch=self.branch, head=self.branch, kind=self.kind
         )
 
     @property
@@ -99,13 +92,14 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
     decision = _by_the_rules(offer, answer, situation)
+    decision = replace(decision, source=offer.promoted.source if offer.promoted else "")
     event = dated(decision.candidate, offer.build, answer)
     if not event.digest:
         event = replace(event, image_digest=offer.image.digest)
     if decision.verdict.verdict == "update":
-        decision = _by_the_order(decision, event, answer, situation)
+        decision = _by_the_order(decision, event, answer, situation, offer.promoted)
     verdict = decision.verdict
-    if situation.terms.promoted and verdict.rule in ("not-newer", "superseded"):
+    if offer.promoted and verdict.rule in ("not-newer", "superseded"):
         because = f"{verdict.because}; --allow-downgrade promotes it all the same"
         decision = replace(decision, verdict=replace(verdict, because=because))
     if decision.verdict.verdict != "update":
@@ -143,13 +137,15 @@ def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> 
         return registry_error(decision, answer.error)
     if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
-        if terms.promoted:
-            hint = f"set pin-digest for {terms.promoted.source} as well, or give --registry-check auto"
+        if offer.promoted:
+            hint = f"set pin-digest for {offer.promoted.source} as well, or give --registry-check auto"
         return replace(decision, verdict=replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION)))
     return replace(decision, verdict=registry_objection(sub, answer) or decision.verdict)
 
 
-def _by_the_order(decision: Decision, event: Written, answer: Answer | None, situation: Situation) -> Decision:
+def _by_the_order(
+    decision: Decision, event: Written, answer: Answer | None, situation: Situation, promoted: Promoted | None
+) -> Decision:
     """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
     sub, facts = situation.subscription, situation.facts
     before = facts.answers.get(question_about(sub, image_of(sub, situation.in_git)))
@@ -159,12 +155,11 @@ def _by_the_order(decision: Decision, event: Written, answer: Answer | None, sit
     needed = [fact for _, fact in facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)]
     decision = replace(decision, unchecked=unchecked(answer, needed, sub))
     memory = memory_with_date(situation.memory, situation.in_git, before)
-    promoted = situation.terms.promoted
     if promoted and situation.terms.allow_downgrade:
         return decision
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
         return replace(decision, verdict=Verdict("refuse", "superseded", why))
-    if promoted and (why := gone_back(event, promoted.newest, situation.in_git, memory)):
+    if promoted and (why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)):
         return replace(decision, verdict=Verdict("refuse", "not-newer", why))
     return replace(decision, unchecked=decision.unchecked or unchecked(before, ("created",), sub))
 

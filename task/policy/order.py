@@ -97,12 +97,13 @@ def alike(one: Written | Reading | Image, other: Written | Reading | Image) -> b
     return one.tag == other.tag and (not (one.digest and other.digest) or one.digest == other.digest)
 
 
-def gone_back(event: Written, newest: Written, current: Reading, memory: Memory) -> str:
+def gone_back(event: Written, policy: Policy, newest: Written, current: Reading, memory: Memory) -> str:
     """Return why a promoted build is older than what the target has, or "" if it is not, or that is unknown.
 
-    `newest` was written at the source. If the source has another version now, it went back to an older one.
+    `newest` was written at the source. If the source has another version now, it went back to an older one. If the
+    strategy orders tags, only it compares them.
     """
-    if newest == Written() or alike(newest, event):
+    if newest == Written() or alike(newest, event) or (policy.strategy not in UNORDERED and event.tag != newest.tag):
         return ""
     target = memory.written if memory.written and alike(memory.written, current) else Written()
     if compare(event.build, target.build, {}).relation == "newer":

@@ -300,6 +300,21 @@ def test_what_arrives_after_a_rollback_is_newer() -> None:
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
 
 
+def test_what_was_deferred_in_the_target_is_no_promotion() -> None:
+    """The source went back, and a build waits in the target whose hold has ended."""
+    scene = Stages(app("staging/web"), app("production/web"))
+    for tag in ("b5", "b7"):
+        scene.build("staging/web", tag)
+    scene.promote("staging/web", "production/web")
+    until = Hold("freeze", "jane", NOW, until="2026-11-22T13:00:00Z")
+    scene.by_hand("production/web", Intent("hold", until))
+    scene.build("production/web", "b8")
+    scene.by_hand("staging/web", Intent("rollback", None, to="b5"))
+    later = Terms(now="2026-11-22T14:00:00Z")
+    assert rules(scene.promote("staging/web", "production/web", terms=later)) == {"production/web": "admitted"}
+    assert scene.says("production/web") == "b8"
+
+
 def test_allow_downgrade_promotes_what_was_replaced_in_the_target() -> None:
     scene = Stages(app("staging/web"), app("production/web"))
     for key in ("staging/web", "production/web"):
