@@ -113,6 +113,7 @@ class Application:
     from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
     resource: str = ""  # namespace/name of that ImageUpdater
     resource_origin: str = ""  # its place, as `origin`
+    reference: str = ""  # the reference of an ImageUpdater that selects it, as messages name it
     # From its ImageUpdater, because there are no annotations for this:
     signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is every image
     request_labels: tuple[str, ...] = ()  # of its pull requests
@@ -384,6 +385,7 @@ class Written:
     tag: str = ""
     digest: str = ""
     build: Build = Build()
+    image_digest: str = ""  # what its event said, if only the tag is written
 
 
 @dataclass(frozen=True)

@@ -215,6 +215,7 @@ class Settings:
     request: RequestSettings = RequestSettings()
     repository_config: bool = True
     holds: bool = False  # for lint: ask every repository what is held
+    from_image_updater: bool = False  # for lint: compare with what Image Updater does
     newest: bool = False  # for status: ask the registries for the newest tags
     builds: int = 5  # for status: how many of the last builds are shown
     shown: ShownSettings = ShownSettings()

@@ -19,7 +19,7 @@ from task.yaml_events import NotYaml, parsed
 
 MAX_DEPTH = 200
 # A document without any of these cannot concern us, and is not parsed, because parsing takes most of the time.
-OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works")
+OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))

@@ -541,6 +541,8 @@ def test_what_an_image_updater_resource_says_is_linted_too(tmp_path: Path) -> No
     result = image_update("lint", "--applications", path, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))
     found = {(one["application"], one["key"], one["severity"]): one for one in result.json["findings"]}
+    silent = found.pop(("argocd/web", "write-back-method", "info"))
+    assert "Image Updater patches the live Application, Image Update commits to Git" in silent["message"]
     assert set(found) == {("argocd/web", "web.allow-tags", "error"), (None, None, "error")}
     assert "colour" in found[None, None, "error"]["message"]
     assert {(one["file"], one["line"]) for one in found.values()} == {(str(path), 8)}

@@ -103,6 +103,8 @@ def configure(
                 break
             matching = matching[1:]
         chosen = settings[matching[0].order] if matching else ReferenceSettings(None)
+        if matching:
+            app = replace(app, reference=matching[0].place)  # noqa: PLW2901 - the Application as configured
         wanted = chosen.annotations
         others = dict.fromkeys(other.updater for other in matching[1:] if other.updater != matching[0].updater)
         if others:  # in AIU, several resources overwrite each other's changes forever
@@ -124,7 +126,7 @@ def configure(
                 for key, value in app.annotations.items()
                 if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
             }
-            app = replace(  # noqa: PLW2901 - the Application as configured
+            app = replace(  # noqa: PLW2901 - as above
                 app,
                 annotations={**ours, **wanted},
                 from_resource=frozenset(wanted),

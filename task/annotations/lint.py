@@ -36,7 +36,7 @@ from task.image import live_image, parse_image_list, split_image_list
 from task.model import Application, Entry, Flaw, Subscription
 from task.policy.platforms import is_platform, meant_platforms
 from task.templates.branch_name import check_branch_template
-from task.text import counted
+from task.text import and_more, counted
 
 Severity = Literal["error", "warning", "info"]
 OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
@@ -97,6 +97,24 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     found += _head(app)
     order = ("error", "warning", "info")
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity)))
+
+
+def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
+    """Return one remark about all Applications for which the tools have different methods, because none is written."""
+    silent = [
+        app
+        for app in apps
+        if app.annotations.get("image-list")
+        and not app.annotations.get("write-back-method")
+        and not app.annotations.get("write-back-target", "").startswith("manifests")
+        and not any(key.endswith(OURS) for key in app.annotations)
+    ]
+    if not silent:
+        return ()
+    names = and_more([app.key for app in silent], 3)
+    message = f"no write-back-method: Image Updater patches the live Application, Image Update commits to Git ({names})"
+    found = _finding(silent[0], "write-back-method", "info", message, "write git or argocd, so that both do the same")
+    return (found if len(silent) == 1 else replace(found, application=""),)
 
 
 def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
@@ -244,6 +262,14 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
         except Malformed as error:
             yield _finding(app, key, "error", f"{key}: {error.message}", error.hint)
         else:
+            if source.kind in ("ext", "env"):
+                what, option = ("script", "--allow-exec") if source.kind == "ext" else ("variable", "--allow-env")
+                place = source.script or source.env
+                message = f"{key}: the {what} {place} is not used unless the run has {option}"
+                hint = (
+                    f"give {option}{f' {place}' if source.env else ', and put the script into the image of the step'}"
+                )
+                yield _finding(app, key, "info", message, hint)
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
                 message = f"{key}: the field {source.field} does not hold user:password, which secret:…#<field> needs"
                 yield _finding(app, key, "error", message, f"write pullsecret:{source.namespace}/{source.name}")

@@ -9,11 +9,12 @@ from typing import Any
 
 import typer
 
-from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once
+from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once, without_method
 from task.annotations.subscription import subscribe
 from task.cli import options
 from task.cli.annotation_lines import line_of, line_of_field
 from task.cli.holds import held
+from task.cli.migration import Migration, as_json, lines, migration
 from task.cli.records import settings_of
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
@@ -39,6 +40,7 @@ def lint(
     source: options.Sources = None,
     *,
     holds: options.Holds = False,
+    from_image_updater: options.FromImageUpdater = False,
     applications: options.Applications = None,
     clusters: options.Clusters = "",
     render: options.Render = None,
@@ -85,19 +87,21 @@ def lint(
         hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
         raise UsageError("nothing says where to read Applications from", hint=hint)
     try:
-        found, read = _collect(settings, environ, log)
+        found, read, moved = _collect(settings, environ, log)
     except UsageError as error:
         if not context.params["source"]:
             raise
         # The source is an argument here, and the variable of --applications may say something else.
         raise UsageError(error.message.removeprefix("--applications: "), hint=error.hint) from None
     if settings.output.format == "json":
-        listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
+        listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
+        listed |= {"from_image_updater": as_json(moved)} if moved else {}
         say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")
     elif log.form == "github":
+        say("".join(f"{printable(line)}\n" for line in lines(moved)) if moved else "")
         say("".join(_as_command(*one) for one in found), commands=True)
     else:
-        say(_as_text(found, read))
+        say(_as_text(found, read, lines(moved) if moved else ()))
     return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
 
 
@@ -110,8 +114,8 @@ def _given(context: typer.Context) -> Mapping[str, Any]:
     return {**given, "applications": (*given["source"], *named)}
 
 
-def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[list[Placed], int]:
-    """Return all findings, and how many Applications were read."""
+def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[list[Placed], int, Migration | None]:
+    """Return all findings, how many Applications were read, and the comparison with Image Updater if it is wanted."""
     scope = scope_of(settings)
     world = world_of(settings, environ, log, scope)
     try:
@@ -121,6 +125,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
         written = [] if world.passed_over() else _written(found, scope)
+        moved = migration(found, settings, environ, world) if settings.from_image_updater else None
         placed: list[Placed] = list(config_findings(settings.applications, written, world.locate))
     finally:
         world.close()
@@ -151,6 +156,11 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     told = told_once((*found.applications, *found.templates), scope.defaults)
+    if settings.from_image_updater or found.updaters or found.updater_config:
+        told += without_method(found.applications)
+    if found.updater_config and not settings.from_image_updater:
+        origin, hint = found.updater_config.origin, "image-update lint --from-image-updater shows its keys as options"
+        told += (Finding("", "", "", "info", "Image Updater's ConfigMap is not read by a run", hint, origin),)
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in written if sub.application.key not in outside)
     placed += [(one, *_place(one, settings.annotation_prefix, texts)) for one in told]
@@ -160,7 +170,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
             if not flaw.key:  # it is about the place of the release, which may be elsewhere in the repository
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "", texts)))
-    return placed + [(one, *_place(one, "", texts)) for one in on_hold], read
+    return placed + [(one, *_place(one, "", texts)) for one in on_hold], read, moved
 
 
 def _written(found: Discovered, scope: Scope) -> list[Subscription]:
@@ -209,8 +219,8 @@ def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
     }
 
 
-def _as_text(found: Sequence[Placed], read: int) -> str:
-    lines = []
+def _as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
+    lines = list(before)
     for one, path, line in found:
         where = f"{path}:{line}" if line else path
         subject = one.application or where

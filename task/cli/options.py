@@ -342,6 +342,14 @@ Builds = Annotated[
     ),
 ]
 Holds = Annotated[bool, flag("--holds", HELD, "Also list the holds in repositories that need a login.")]
+FromImageUpdater = Annotated[
+    bool,
+    flag(
+        "--from-image-updater",
+        FIND,
+        "Also compare what Argo CD Image Updater does with each Application with what Image Update will do.",
+    ),
+]
 
 Applications = Annotated[
     Texts,
@@ -1055,8 +1063,9 @@ COMMON = frozenset({
     "image", "image-digest", "images-from", "applications", "application", "dry-run", "require-match", "pin-digest",
     "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
     "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level",
-    "app", "source", "to", "unknown-tag", "reason", "until", "by", "hold", "discard", "holds", "revision", "repository",
-    "report-file", "html", "newest", "builds", "promote-from", "promote-to", "from-selector", "to-selector", "healthy",
+    "app", "source", "to", "unknown-tag", "reason", "until", "by", "hold", "discard", "holds", "from-image-updater",
+    "revision", "repository", "report-file", "html", "newest", "builds", "promote-from", "promote-to", "from-selector",
+    "to-selector", "healthy",
 })  # fmt: skip
 
 

@@ -121,6 +121,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
         atomic="atomic",
         repository_config="repository_config",
         holds="holds",
+        from_image_updater="from_image_updater",
         newest="newest",
         builds="builds",
         check="registry_check",

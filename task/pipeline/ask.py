@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from task.image import live_image
 from task.model import Build, Decision, Image, Reading, Subscription, Verdict
-from task.pipeline.job import Intent, Terms
+from task.pipeline.job import Intent, Promoted, Terms
 from task.policy.judge import objection
 
 
@@ -20,11 +20,11 @@ class Ask:
     # all subscriptions of an Application whose updates may wait on the same head branch
     siblings: tuple[Subscription, ...] = ()
     build: Build | None = None  # of the candidates; None is that of the event
-    source: str = ""  # namespace/name of the Application that runs the candidate already (`promote`)
+    promoted: Promoted | None = None  # where `promote` found the candidate
 
     def terms(self, terms: Terms) -> Terms:
-        """Return the terms of the run, with this ask's own build if it has one."""
-        return terms if self.build is None else replace(terms, build=self.build)
+        """Return the terms of the run, with this ask's own build and source if it has them."""
+        return terms if self.build is None else replace(terms, build=self.build, promoted=self.promoted)
 
     @property
     def offered(self) -> Image:

@@ -198,7 +198,8 @@ def choose(situation: Situation, images: Sequence[Image]) -> Move:
 
     An event that was deferred competes as well once its hold has ended.
     """
-    on_offer = [Offer(image, situation.terms.build) for image in images]
+    build, promoted = situation.terms.build, situation.terms.promoted
+    on_offer = [Offer(image, build, bool(promoted and promoted.pinned), promoted) for image in images]
     if situation.memory.deferred and not situation.hold:
         on_offer.append(deferred(situation.subscription, situation.memory.deferred))
     moves = [weigh(situation, offer) for offer in on_offer]

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from task.annotations.application import is_application, parse_application
 from task.annotations.flux import is_helm_release, subscribe_helm_release
 from task.annotations.image_updater import configure, is_image_updater
+from task.annotations.image_updater_config import is_config
 from task.annotations.narrow import Narrow, considered
 from task.annotations.subscription import Defaults, subscribe
 from task.errors import Malformed
@@ -98,6 +99,8 @@ class Discovered:
     generated: int = 0  # Applications that they generate
     templates: tuple[Application, ...] = ()  # templates of ApplicationSets that could not be rendered
     read: int = 0  # Applications and HelmReleases, whether they have annotations or not
+    updaters: int = 0  # ImageUpdaters
+    updater_config: FoundManifest | None = None  # AIU's ConfigMap
 
 
 def discovered(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate) -> Discovered:
@@ -107,6 +110,7 @@ def discovered(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate)
     updaters: list[FoundManifest] = []
     problems: list[Problem] = []
     templates: list[Application] = []
+    config: FoundManifest | None = None
     generated: list[str] = []  # for each Application, the ApplicationSet that generates it
     for manifest in manifests:
         kind = manifest.item.get("kind")
@@ -122,6 +126,8 @@ def discovered(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate)
                 applications[app.key] = app
         elif kind == "ImageUpdater":
             updaters.append(manifest)
+        elif kind == "ConfigMap" and is_config(manifest.item):
+            config = config or manifest
         elif kind == "HelmRelease" and (release := _helm_release(manifest, locate)):
             releases.setdefault(release.application.key, release)
     apps = tuple(applications.values())
@@ -140,6 +146,8 @@ def discovered(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate)
         len(generated),
         tuple(app for app in templates if considered(app, scope.narrow)),
         len(apps) + len(releases),
+        len(updaters),
+        config,
     )
 
 

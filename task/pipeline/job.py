@@ -18,6 +18,7 @@ from task.model import (
     Subscription,
     Through,
     Wishes,
+    Written,
 )
 from task.urls import normal_url
 
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from task.pipeline.discover import Scope
 
 AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, if nobody says who else
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """What the source of a promoted version says about it."""
+
+    source: str  # namespace/name of its Application
+    newest: Written = Written()  # the newest build that was ever written there; after a rollback it is another one
+    pinned: bool = False  # whether its file has the digest
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class Terms:
     check: str = "auto"  # --registry-check: auto, always, never
     now: str = "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
     through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
+    promoted: Promoted | None = None  # of `promote`
 
 
 @dataclass(frozen=True)

@@ -86,4 +86,5 @@ def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] |
         new_digest=one.candidate.digest,
         labels=labels or {},
         build=build,
+        promoted_from=one.source,
     )

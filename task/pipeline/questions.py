@@ -24,6 +24,7 @@ from task.model import (
     Verdict,
     Written,
 )
+from task.pipeline.job import Promoted
 from task.policy.judge import objection
 from task.policy.order import commits, compare, version_of
 from task.policy.platforms import accepts
@@ -35,6 +36,8 @@ class Offer:
 
     image: Image
     build: Build
+    pinned: bool = False  # whether the digest is written even if no rule requires it
+    promoted: Promoted | None = None  # of `promote`
 
 
 @dataclass(frozen=True)

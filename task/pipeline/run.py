@@ -164,7 +164,7 @@ def undo(
 
 def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Return the report, in a fixed order: by Application, then by alias."""
-    sources = {ask.subscription.identity: ask.source for ask in matched.asks if ask.source}
+    sources = {ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted}
     decisions = tuple(
         sorted(
             (

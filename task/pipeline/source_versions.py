@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from task.errors import SourceError, TaskError
-from task.model import Build, Image, Memory, Snapshot, Subscription, Written
+from task.model import Image, Memory, Reading, Snapshot, Subscription, Written
 from task.pipeline.ask import Ask, live_reading
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
 from task.pipeline.decide import places, reading, state_of
@@ -15,11 +15,12 @@ from task.pipeline.match import Matched
 from task.pipeline.ports import World
 from task.pipeline.promotion import SourceVersion
 from task.pipeline.weigh import key_of
+from task.policy.order import alike
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
     """Return the version of each entry, reading several repositories at the same time. A failure concerns one entry."""
-    found = [_known(sub, live_reading(sub).tag, live_reading(sub).digest) for sub in subs if sub.method != "git"]
+    found = [_known(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     groups = by_login(by_repository(Matched(asks, (), ()), replace(job, only=())), world)
     for of_group in at_once(lambda asks: _of_repository(asks, job.terms, world), groups):
@@ -54,20 +55,21 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms) -> SourceVersi
         return _unknown(sub, error)
     if not (now.tag or now.digest):  # Git has no version
         now = live_reading(sub)
-    # The state remembers the newest build, and after a rollback Git says another one.
-    known = memory.written or Written()
-    same = known.tag == now.tag and (not (known.digest and now.digest) or known.digest == now.digest)
-    return _known(sub, now.tag, now.digest or known.digest if same else now.digest, known.build if same else Build())
+    return _known(sub, now, memory.written or Written())
 
 
-def _known(sub: Subscription, tag: str, digest: str, build: Build = Build()) -> SourceVersion:
-    if not (tag or digest):
+def _known(sub: Subscription, now: Reading, newest: Written = Written()) -> SourceVersion:
+    if not (now.tag or now.digest):
         error = SourceError(
             f"neither Git nor the cluster has a version of {sub.entry.image.name}",
             hint="wait for the first build of the source, or name another source with --from",
         )
         return _unknown(sub, error)
-    return SourceVersion(sub, replace(sub.entry.image, tag=tag, digest=digest), build)
+    # The state remembers the newest build, and after a rollback Git says another one.
+    known = newest if alike(newest, now) else Written()
+    digest = now.digest or known.digest or known.image_digest
+    image = replace(sub.entry.image, tag=now.tag, digest=digest)
+    return SourceVersion(sub, image, known.build, newest, pinned=bool(now.digest))
 
 
 def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:

@@ -35,7 +35,7 @@ _REQUESTS = (*_FLAGS, "group", *_LISTS)
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
-_OURS = ("application",)  # trailers that each commit has; the case of a key does not matter
+_OURS = ("application", "promoted-from")  # trailers that each commit has; the case of a key does not matter
 _NOTHING: Mapping[str, Node] = {}
 _WAY_OUT = "--no-repository-config leaves the file out of a run"
 

@@ -54,7 +54,7 @@ def wants_labels(template: str | None) -> bool:
 def commit_message(
     template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = (), lines: Sequence[str] = ()
 ) -> Message:
-    """Return the whole message: the text, then the trailers `Image` and `Application`, and the given ones.
+    """Return the whole message: the text, then our trailers, and the given ones.
 
     `lines` come after the text: what is no change of an image, so no template knows it. A given trailer `Image`
     replaces our own. If a template fails while it runs, the default text is used, with a warning, as in AIU.
@@ -69,7 +69,9 @@ def commit_message(
         if not any(key == "Image" for key, _ in trailers)
     ]
     names = [f"{app.namespace}/{app.name}" for app in apps]
-    last = trailer_lines((*_repeated("Image", images), *_repeated("Application", names), *trailers))
+    sources = [change.promoted_from for app in apps for change in app.changes if change.promoted_from]
+    own = (("Image", images), ("Application", names), ("Promoted-From", sources))
+    last = trailer_lines((*(one for key, values in own for one in _repeated(key, values)), *trailers))
     text = tidy(message.text) or EMPTY
     if lines:
         text = tidy("\n".join((text, "", *map(one_line, lines[:MOST_LINES]))))
@@ -116,7 +118,8 @@ def _subject(apps: Sequence[AppChanges]) -> str:
 
 def _line(change: Change) -> str:
     name, old, new = _words(change)
-    return f"updates image {name} tag '{old}' to '{new}'"
+    source = f", promoted from {one_line(change.promoted_from)}" if change.promoted_from else ""
+    return f"updates image {name} tag '{old}' to '{new}'{source}"
 
 
 def _shared_lines(apps: Sequence[AppChanges]) -> list[str]:

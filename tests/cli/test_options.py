@@ -68,7 +68,7 @@ TAKEN = {
     "rollback": f"app image to unknown-tag reason until by hold dry-run {TELLING} {WRITING}",
     "wait": f"app revision repository wait-timeout {SEARCH} {ACCESS}",
     "report": "report-file html",
-    "lint": f"source holds application {SEARCH} {ACCESS} {RULES}",
+    "lint": f"source holds from-image-updater application {SEARCH} {ACCESS} {RULES}",
     "demo": "",
 }
 DEFAULTS = {
