@@ -153,6 +153,7 @@ class Claim:
 
     alias: str
     identity: str  # of its image
+    tag: str = ""
     kustomize_name: str = ""
     manifests_name: str = ""
 
@@ -556,6 +557,7 @@ class Decision:
     source: str = ""  # namespace/name of the Application whose version is promoted
     created: str = ""  # the values file that did not exist
     misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
+    shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
 
 
 @dataclass(frozen=True)
