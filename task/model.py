@@ -79,6 +79,7 @@ class Source:
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
+    values: str = ""  # helm.valuesObject as JSON, else helm.values
     recurse: bool = False  # directory.recurse
 
 
@@ -145,6 +146,7 @@ class Keys:
     spec: str = ""  # helm.image-spec / plugin.image-spec; wins over name and tag
     kustomize_name: str = ""  # kustomize.image-name
     manifests_name: str = ""  # manifests.image-name
+    digest: str = ""  # helm.image-digest
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,7 @@ class Target:
     carry: bool = True  # whether the spec's parameters, images and env are carried along
     managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
+    values: tuple[str, ...] = ()  # the values files in this repository that Helm reads, in its order
 
 
 @dataclass(frozen=True)
@@ -550,6 +553,7 @@ class Decision:
     candidate: Image
     verdict: Verdict
     current: Reading = Reading()
+    built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
     branch: str = ""  # the base branch's name in Git; "" if Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
     kind: TargetKind | None = None  # None if Git was not asked

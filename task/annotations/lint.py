@@ -39,7 +39,7 @@ from task.templates.branch_name import check_branch_template
 from task.text import counted
 
 Severity = Literal["error", "warning", "info"]
-OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
+OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name", "helm.image-digest")
 # AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their Application-wide form
 # counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")

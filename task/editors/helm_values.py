@@ -7,9 +7,11 @@ already has it.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from task.editors.digests import digest_of, digest_value, refuse_digests
 from task.editors.file_text import (
     about,
     chosen,
@@ -33,13 +35,22 @@ from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 
 _HEAD = "# written by image-update\n\n"  # of a new file; since v0.17, AIU also creates missing files, with a comment
+LOCKS = {"Chart.yaml": "Chart.lock", "requirements.yaml": "requirements.lock"}
 NAMES = ("repository", "name", "image")  # keys for an image's name beside its tag
 MOST_BESIDE = 200  # keys of one mapping that are compared with a key that is not there
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the values file, in all its spellings."""
-    return (Place(target.path), *map(Place, target.fallbacks))
+    """Return the values file, in all its spellings, the others that Helm reads, and a chart's lock."""
+    paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
+    lock = _lock(target.path)
+    return (*map(Place, paths), *((Place(lock, "exists"),) if lock else ()))
+
+
+def _lock(path: str) -> str:
+    """Return the path of the file that locks the dependencies in this one, or ""."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, LOCKS[name]) if name in LOCKS else ""
 
 
 def read(files: Files, target: Target) -> Reading:
@@ -50,9 +61,10 @@ def read(files: Files, target: Target) -> Reading:
     keys = _keys(target.keys)
     path = chosen(files, target)
     tree = tree_of(files, path)
+    refuse_digests(files, target, keys, target.source.parameters)
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
-        nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
+        nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec, keys.digest) if key}
         # For Helm, blanks around a tag in quotes are part of it.
         good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
     texts = {key: node.value if node else "" for key, node in nodes.items()}
@@ -60,6 +72,9 @@ def read(files: Files, target: Target) -> Reading:
         image = live_image(texts[keys.spec])
         return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
     tag, digest = split_tag(texts[keys.tag].strip())
+    if keys.digest:  # without the key, a digest of the chart's own would stay
+        good = good and not digest and (nodes[keys.digest] is not None or not tag)
+        digest = digest_of(texts[keys.digest].strip())
     return Reading(texts.get(keys.name, "").strip(), tag, digest, sound=good, file=path)
 
 
@@ -73,7 +88,8 @@ def _keys(keys: Keys) -> Keys:
     if keys.name and keys.name == keys.tag:
         hint = f"write helm.image-spec: {keys.name}"
         raise AnnotationError(f"helm.image-name and helm.image-tag are both {keys.name!r}", hint=hint)
-    return Keys(tag=keys.tag, name=keys.name) if keys.tag else Keys(tag="image.tag", name="image.name")
+    tag, name = (keys.tag, keys.name) if keys.tag else ("image.tag", "image.name")
+    return Keys(tag=tag, name=name, digest=keys.digest)
 
 
 def _scalar_at(tree: Tree, document: Document | None, key: str) -> Node | None:
@@ -107,20 +123,30 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     tree = tree_of(files, path) if text.strip("\ufeff \t\r\n") else parse(_HEAD)
     edits = []
     with about(path):
-        for key in filter(None, (keys.spec, keys.tag, keys.name)):
+        for key in filter(None, (keys.spec, keys.tag, keys.digest, keys.name)):
             document = rooted(tree.documents[0], path) if tree.documents else None
             node = _scalar_at(tree, document, key)
             old = node.value.strip() if node else ""
             if key == keys.name and not target.keys.name and not old:
                 continue  # no annotation names a key for the name, and the file has none, so only the tag is written
             if key == keys.tag:
-                new = tag_value(image)
+                new = (image.tag or "latest") if keys.digest else tag_value(image)
+            elif key == keys.digest:
+                new = digest_value(image, key, old)
             else:
                 name = _name(old, target, image)
                 new = replace(image, name=name).reference if key == keys.spec else name
             tree = _put(tree, document, key, new, target)
             edits.append(Edit(path, key, old, new))
     changed = tuple(edit for edit in edits if edit.old != edit.new)
+    locked = next((edit for edit in changed if edit.key.startswith("dependencies[")), None)
+    if locked and (lock := _lock(path)) in files:
+        folder = posixpath.dirname(path) or "."
+        raise TargetError(
+            f"{locked.key} is locked by {lock}: with another version here, `helm dependency build` fails",
+            hint=f"write {locked.new} there, run helm dependency update {folder}, and commit both files; or remove {lock}",
+            subject=path,
+        )
     # If only the quotes of a value changed, one edit says which key it was.
     return result(files, path, tree.text, changed or tuple(edits[:1]))
 

@@ -8,18 +8,22 @@ from task.editors.argocd_source import (
     items_of,
     load,
     merge_image,
-    places,
     reading_of,
     stray_items,
     unsound_names,
 )
+from task.editors.argocd_source import places as override_places
+from task.editors.digests import refuse_digests
 from task.editors.yaml.scalar import looks_typed
 from task.errors import AnnotationError
-from task.model import Edit, Files, Image, Keys, Reading, Target
-
-__all__ = ["places", "read", "strays", "write"]
+from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
 SECTION = Section("helm", "parameters")
+
+
+def places(target: Target) -> tuple[Place, ...]:
+    """Return the override file in all its spellings, the common one, and the values files that Helm reads."""
+    return (*override_places(target), *map(Place, target.values))
 
 
 def read(files: Files, target: Target) -> Reading:
@@ -29,11 +33,14 @@ def read(files: Files, target: Target) -> Reading:
     """
     path, _, document = load(files, target)
     items = items_of(document, SECTION, path)
+    names = _names(target.keys)
+    listed = tuple(Parameter(item.name, item.value, item.force or False) for item in items)
+    refuse_digests(files, target, names, listed or target.source.parameters)
     unsound = unsound_names(document, SECTION, path)
     # Without forceString, Argo CD passes `--set`, and Helm turns such a value into a number or a boolean: 12345678
     # becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD passes `--set-string`.
     unsound |= {item.name for item in items if not item.force and looks_typed(item.value)}
-    return reading_of(items, _names(target.keys), unsound, path)
+    return reading_of(items, names, unsound, path)
 
 
 def _names(keys: Keys) -> Keys:
@@ -45,7 +52,7 @@ def _names(keys: Keys) -> Keys:
         raise AnnotationError(
             f"helm.image-name and helm.image-tag are both {name!r}", hint=f"write helm.image-spec: {name}"
         )
-    return Keys(name=name, tag=tag)
+    return Keys(name=name, tag=tag, digest=keys.digest)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:

@@ -90,7 +90,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     """Return the move for one image on offer: first the rules, then the order of builds, then the holds."""
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
-    decision = _by_the_rules(offer.image, answer, situation)
+    decision = replace(_by_the_rules(offer.image, answer, situation), built=offer.image.digest)
     event = dated(decision.candidate, offer.build, answer)
     if decision.verdict.verdict == "update":
         decision = _by_the_order(decision, event, answer, situation)
@@ -112,11 +112,12 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> Decision:
     """Return what the rules say about an image, with what the registry answered about it."""
     sub, terms = situation.subscription, situation.terms
-    # The digest is written if the rules require it, or if the target has one already.
+    # The digest is written if the rules require it, if the target has one already, or if it has a key for it.
+    takes_digest = sub.keys.digest and situation.kind in ("helm-override", "helmvalues", "live")
     if sub.policy.pin_digest or sub.policy.strategy == "digest":
         if not image.digest and answer and answer.exists:
             image = replace(image, digest=answer.digest)
-    elif image.tag and not situation.current.digest:
+    elif image.tag and not (situation.current.digest or takes_digest):
         image = replace(image, digest="")
 
     decision = situation.decision(
