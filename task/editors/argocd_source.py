@@ -271,12 +271,13 @@ def merge_image(
     spec: Sequence[Item],
     *,
     force: bool | None,
+    digest: str = "",
 ) -> tuple[Files, tuple[Edit, ...]]:
     """Return the result of `write` for Helm parameters and plugin variables.
 
-    The file has the image under the names in `keys`, and the items of the spec and of the common file. Elements are
-    found by name. An element with an origin comment follows its origin, and is removed with it. All others stay as a
-    person wrote them.
+    The file has the image under the names in `keys`, and the items of the spec and of the common file. `digest` is what
+    the key for the digest has now. Elements are found by name. An element with an origin comment follows its
+    origin, and is removed with it. All others stay as a person wrote them.
     """
     path, tree, document = load(files, target)
     items = items_of(document, section, path)
@@ -287,9 +288,8 @@ def merge_image(
         texts = {keys.spec: replace(image, name=full).reference}
     mine = {name: Item(name, text, force) for name, text in texts.items() if name and text}
     if keys.digest:
-        old = {item.name: item.value for item in (*spec, *items)}.get(keys.digest, "")
         mine[keys.tag] = Item(keys.tag, image.tag or "latest", force)
-        mine[keys.digest] = Item(keys.digest, digest_value(image, keys.digest, old), force)
+        mine[keys.digest] = Item(keys.digest, digest_value(image, keys.digest, digest), force)
     carried = _carried(files, target, section, spec)
 
     def wanted(tree: Tree, element: Node) -> Item | None:

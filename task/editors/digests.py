@@ -7,21 +7,25 @@ an old digest changes nothing, although everything looks healthy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from task.editors.file_text import text_of
-from task.editors.yaml.path import Segment, find, parse_path, path_text
+from task.editors.file_text import chosen, text_of
+from task.editors.yaml.path import Segment, entries, item, parse_path, path_text
 from task.editors.yaml.tree import parse, resolved, walk
 from task.errors import TargetError
 from task.model import Files, Image, Keys, Parameter, Target
 
 _HEX = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
+_NAMES = re.compile("(?:digest|sha|sha256)$")  # with any value
+_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
 
 
 def digest_value(image: Image, key: str, old: str) -> str:
     """Return the text for a key that gets the digest, or "" if the image has none.
 
-    Some charts write `sha256:` themselves: if the old value lacks it, or an empty key is called `sha`, so does the new.
+    Some charts add `sha256:` themselves. If the old value lacks it, or an empty key is called `sha`, the new one does.
     """
     bare = _HEX.fullmatch(old) if old else "sha" in parse_path(key)[-1].name.lower()
     return image.digest.removeprefix("sha256:") if bare else image.digest
@@ -32,76 +36,101 @@ def digest_of(text: str) -> str:
     return f"sha256:{text}" if _HEX.fullmatch(text) else text
 
 
-def refuse_digests(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> None:
-    """Raise `TargetError` if Helm gets a digest beside the tag that no annotation names.
+def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
+    """Return what Helm gets at the key for the digest now.
+
+    Raises `TargetError` if Helm gets a digest beside the tag that no annotation names.
 
     What counts is the last value in the order of Argo CD: the chart's own, the values files, `helm.values`, and then
     the parameters. Files that cannot be read here are passed over.
     """
     tag = keys.spec or keys.tag
-    *parents, last = parse_path(tag)
-    found: dict[str, tuple[str, str, str]] = {}  # key → its value, the file, and the place in it
-    for path, text, steps in _layers(files, target, parents):
-        found |= _beside(path, text, steps, parents, last.name)
+    steps = parse_path(tag)
+    found: dict[str, _Digest] = {}  # by its whole key
+    for path, text, above in _layers(files, target, steps):
+        found |= _in_text(path, text, steps, above)
     for one in parameters:
-        *above, key = parse_path(one.name)
-        value = "" if one.value == "null" and not one.force_string else one.value  # `--set` removes it
-        if path_text(above) == path_text(parents) and _is_digest(key.name, last.name):
-            found[path_text((*above, key))] = value, "", "the Application's parameters"
-    for digest, (value, path, where) in found.items():
-        if value and digest != keys.digest.replace("\\.", "."):
-            hint = f"set {digest} to an empty text"
+        *parents, key = parse_path(one.name)
+        if path_text(parents) == path_text(steps[: len(parents)]) and len(parents) < len(steps):
+            value = "" if one.value == "null" and not one.force_string else one.value  # `--set` removes it
+            if value == "" or _belongs(key.name, value, steps[len(parents) :], ()):
+                found[path_text((*parents, key))] = _Digest(value, "", "the Application's parameters")
+    for name, digest in found.items():
+        if digest.value and name != keys.digest.replace("\\.", "."):
+            hint = f"set {name} to an empty text"
             if not (keys.digest or keys.spec):
-                hint = (
-                    f"annotate {target.alias or '<alias>'}.helm.image-digest: {digest}, which each update then writes"
-                )
+                hint = f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each update then writes"
             raise TargetError(
-                f"{where}: {digest} has the value {value[:80]!r}, so a chart that reads it ignores a new {tag}",
+                f"{digest.where}: {name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}",
                 hint=hint,
-                subject=path,
+                subject=digest.path,
             )
+    return next((digest.value for name, digest in found.items() if name == keys.digest.replace("\\.", ".")), "")
 
 
-def _layers(files: Files, target: Target, parents: list[Segment]) -> Iterator[tuple[str, str, tuple[Segment, ...]]]:
-    """Yield what Helm merges, in its order: the file ("" is `helm.values`), its text, and the tag's mapping in it."""
+class _Digest(NamedTuple):
+    value: str
+    path: str  # "" if it is not in a file
+    where: str  # its place in the file, or in the Application
+
+
+def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[tuple[str, str, int]]:
+    """Yield what Helm merges, in its order: the file ("" is `helm.values`), its text, and the steps that it lacks.
+
+    The file of a chart in `charts/` lacks the first step, which is the chart's name.
+    """
     paths = list(target.values)
     if target.kind == "helmvalues" and not {target.path, *target.fallbacks} & {*paths}:
-        paths += [path for path in (target.path, *target.fallbacks) if path in files][:1]
+        paths.append(chosen(files, target))
     for path in paths:
         try:
             text = text_of(files, path) or ""
         except TargetError:
             continue
-        below = path.endswith(f"/charts/{parents[0].name}/values.yaml") if parents else False
-        yield path, text, tuple(parents[1:] if below else parents)
-    yield "", target.source.values, tuple(parents)
+        yield path, text, int(f"/{path}".endswith(f"/charts/{steps[0].name}/values.yaml"))
+    yield "", target.source.values, 0
 
 
-def _beside(
-    path: str, text: str, steps: tuple[Segment, ...], parents: list[Segment], tag: str
-) -> dict[str, tuple[str, str, str]]:
-    """Return the digests beside the tag in one text: the whole key → its value, the file, and the place in it."""
-    if not re.search("digest|sha", text, re.IGNORECASE):  # most files, which need no parsing then
+def _in_text(path: str, text: str, steps: Sequence[Segment], above: int) -> dict[str, _Digest]:
+    """Return the digests of the tag at these steps in one text, by the whole key. `above` steps are not in the text."""
+    if not _WORDS.search(text):  # most files, which need no parsing then
         return {}
     found = {}
     try:
         tree = parse(text)
-        for document in tree.documents[:1]:
-            names = {node.value for node in walk(document.root) if node.kind == "scalar"}
-            for name in sorted(one for one in names if _is_digest(one, tag)):
-                key = Segment(name, (), name)
-                for node in find(tree, document, (*steps, key), merges=True):
-                    value = resolved(document, node)
-                    if value.kind == "scalar":
-                        where = f"line {tree.line(node)}" if path else "the Application's helm.values"
-                        found[path_text((*parents, key))] = "" if value.null else value.value, path, where
-    except TargetError:
+        node = tree.documents[0].root if tree.documents else None
+        for level in range(above, len(steps)):
+            if node is None or node.kind != "mapping":
+                break
+            beside = entries(tree.documents[0], node)
+            for name, one in beside.items():
+                # some charts have a digest for each architecture
+                scalars = [each for each in walk(one) if each.kind == "scalar" and not each.null]
+                values = [each.value for each in scalars if one.kind == "scalar" or _DIGEST.fullmatch(each.value)]
+                value = next(iter(values), "")
+                if _belongs(name, value, steps[level:], beside):
+                    where = f"line {tree.line(one)}" if path else "the Application's helm.values"
+                    found[path_text((*steps[:level], Segment(name, (), name)))] = _Digest(value, path, where)
+            below = item(tree.documents[0], beside.get(steps[level].name), steps[level].indices)
+            node = resolved(tree.documents[0], below) if below is not None else None
+    except TargetError:  # it is not YAML, and of the file that is written `read` says so
         return {}
     return found
 
 
-def _is_digest(name: str, tag: str) -> bool:
-    """Tell whether a key beside a tag's key is called as charts call the tag's digest."""
-    name, tag = (re.sub("[_-]", "", one).lower() for one in (name, tag))
-    stem = tag.removesuffix("tag")
-    return name in {f"{one}{kind}" for one in ("", "image", stem) for kind in ("digest", "sha", "sha256")}
+def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[str]) -> bool:
+    """Tell whether a key beside the first of these steps has the digest of the tag at the last one.
+
+    Charts call it `digest` or `imageSha` beside `tag`, `webDigest` beside `webTag`, or `imageDigest` beside `image`.
+    Any other key that has a digest counts, too, unless it is beside a tag of its own.
+    """
+    name, first = _plain(name), _plain(steps[0].name)
+    stem, is_tag = _WORDS.sub("", name), len(steps) == 1
+    if stem != name and stem in {first, *({"", "image", first.removesuffix("tag")} if is_tag else ())}:
+        return bool(_NAMES.search(name) or _DIGEST.fullmatch(value))
+    own = {_plain(other) for other in beside} & {stem, f"{stem}tag"} - {first}
+    return is_tag and stem != name and bool(_DIGEST.fullmatch(value)) and not own
+
+
+def _plain(name: str) -> str:
+    return re.sub("[_-]", "", name).lower()

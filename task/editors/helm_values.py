@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from task.editors.digests import digest_of, digest_value, refuse_digests
+from task.editors.digests import digest_of, digest_value, known_digest
 from task.editors.file_text import (
     about,
     chosen,
@@ -61,7 +61,7 @@ def read(files: Files, target: Target) -> Reading:
     keys = _keys(target.keys)
     path = chosen(files, target)
     tree = tree_of(files, path)
-    refuse_digests(files, target, keys, target.source.parameters)
+    known_digest(files, target, keys, target.source.parameters)
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
         nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec, keys.digest) if key}
@@ -144,7 +144,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         folder = posixpath.dirname(path) or "."
         raise TargetError(
             f"{locked.key} is locked by {lock}: with another version here, `helm dependency build` fails",
-            hint=f"write {locked.new} there, run helm dependency update {folder}, and commit both files; or remove {lock}",
+            hint=f"write {locked.new} by hand, run helm dependency update {folder}, and commit both files",
             subject=path,
         )
     # If only the quotes of a value changed, one edit says which key it was.

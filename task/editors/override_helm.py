@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from task.editors.argocd_source import (
     Item,
     Section,
@@ -13,7 +15,7 @@ from task.editors.argocd_source import (
     unsound_names,
 )
 from task.editors.argocd_source import places as override_places
-from task.editors.digests import refuse_digests
+from task.editors.digests import known_digest
 from task.editors.yaml.scalar import looks_typed
 from task.errors import AnnotationError
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
@@ -33,14 +35,12 @@ def read(files: Files, target: Target) -> Reading:
     """
     path, _, document = load(files, target)
     items = items_of(document, SECTION, path)
-    names = _names(target.keys)
-    listed = tuple(Parameter(item.name, item.value, item.force or False) for item in items)
-    refuse_digests(files, target, names, listed or target.source.parameters)
+    _digest(files, target, items)
     unsound = unsound_names(document, SECTION, path)
     # Without forceString, Argo CD passes `--set`, and Helm turns such a value into a number or a boolean: 12345678
     # becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD passes `--set-string`.
     unsound |= {item.name for item in items if not item.force and looks_typed(item.value)}
-    return reading_of(items, names, unsound, path)
+    return reading_of(items, _names(target.keys), unsound, path)
 
 
 def _names(keys: Keys) -> Keys:
@@ -60,7 +60,15 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     The spec's other parameters are carried along.
     """
-    return merge_image(files, target, SECTION, image, _names(target.keys), _spec(target), force=True)
+    path, _, document = load(files, target)
+    digest = _digest(files, target, items_of(document, SECTION, path))
+    return merge_image(files, target, SECTION, image, _names(target.keys), _spec(target), force=True, digest=digest)
+
+
+def _digest(files: Files, target: Target, items: Iterable[Item]) -> str:
+    """Return the value of the key for the digest, if one is annotated. Raises as `known_digest`."""
+    listed = tuple(Parameter(item.name, item.value, item.force or False) for item in items)
+    return known_digest(files, target, _names(target.keys), listed or target.source.parameters)
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ dot, which is not possible in AIU.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from task.editors.yaml.tree import DEPTH, Document, Node, Tree, is_merge, pairs, resolved, users, value
@@ -87,8 +87,7 @@ def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -
     mapping = resolved(at.document, node)
     for used in range(1, len(path) + 1) if mapping.kind == "mapping" else ():
         for key, indices in _keys(path[:used]):
-            child = at.value(mapping, key) if merges else at.own(mapping, key)
-            inner = _item(at.document, child, indices) if child is not None else None
+            inner = item(at.document, at.value(mapping, key) if merges else at.own(mapping, key), indices)
             if inner is None:
                 continue
             if used == len(path):
@@ -108,13 +107,27 @@ def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield front + last.text, ()
 
 
-def _item(document: Document, node: Node, indices: Sequence[int]) -> Node | None:
+def item(document: Document, node: Node | None, indices: Sequence[int]) -> Node | None:
+    """Return the item at these indices of lists in lists, or the node itself; None if there is none."""
     for index in indices:
-        inner = resolved(document, node)
-        if inner.kind != "sequence" or index >= len(inner.children):
+        inner = resolved(document, node) if node is not None else None
+        if inner is None or inner.kind != "sequence" or index >= len(inner.children):
             return None
         node = inner.children[index]
     return node
+
+
+def entries(document: Document, mapping: Node, depth: int = 0) -> Mapping[str, Node]:
+    """Return the keys of a mapping with their values, as Helm reads them: merged keys too, and the last one counts."""
+    found: dict[str, Node] = {}
+    for name, node in pairs(mapping) if mapping.kind == "mapping" and depth < DEPTH else ():
+        if is_merge(name):
+            source = resolved(document, node)
+            for one in reversed(source.children if source.kind == "sequence" else (source,)):
+                found |= entries(document, resolved(document, one), depth + 1)
+        elif name.kind == "scalar":
+            found[name.value] = resolved(document, node)
+    return found
 
 
 class _Mappings:
@@ -254,7 +267,7 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
             f"several keys with dots fit {path_text(rest)}", hint="escape the dots of the key you mean: \\."
         )
     for child, indices, used in dotted:
-        inner = _item(document, child, indices)
+        inner = item(document, child, indices)
         return (resolved(document, inner), rest[used:]) if inner is not None else None
     return None
 
