@@ -53,6 +53,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ({"image-list": "web=acme/web", "helm.image-tag": "t"}, "info", "helm.image-tag", "AIU ignores it"),
         ({"image-list": "web=acme/web", "platforms": "linux/arm64"}, "info", "platforms", "AIU ignores it"),
         ({"image-list": "web=acme/web", "web.pin-digest": "true"}, "info", "web.pin-digest", "AIU ignores it"),
+        ({"image-list": "web=acme/web", "web.helm.image-digest": "d"}, "info", "web.helm.image-digest", "AIU ignores"),
         (
             {"image-list": "web=acme/web", "web.write-back-target": "helmvalues"},
             "error",
