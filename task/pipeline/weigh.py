@@ -113,7 +113,8 @@ def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> 
     """Return what the rules say about an image, with what the registry answered about it."""
     sub, terms = situation.subscription, situation.terms
     # The digest is written if the rules require it, if the target has one already, or if it has a key for it.
-    takes_digest = sub.keys.digest and situation.kind in ("helm-override", "helmvalues", "live")
+    helm = situation.kind == "live" and (sub.source.kind or sub.source.section) == "Helm"
+    takes_digest = sub.keys.digest and (helm or situation.kind in ("helm-override", "helmvalues"))
     if sub.policy.pin_digest or sub.policy.strategy == "digest":
         if not image.digest and answer and answer.exists:
             image = replace(image, digest=answer.digest)
