@@ -10,8 +10,8 @@ from support import Result, bare_repo, image_update, show
 OLD, NEW = (f"sha256:{letter * 64}" for letter in "ab")
 VALUES = f"image:\n  repository: {WEB}\n  tag: 1.4.2\n  digest: {OLD}\n"
 CHART = "apiVersion: v2\nname: web\nversion: 0.1.0\n"
-KEYS = {"web.helm.image-name": "image.repository", "web.helm.image-tag": "image.tag"}
-DIGEST_KEY = {"web.helm.image-digest": "image.digest"}
+KEYS: Any = {"web.helm.image-name": "image.repository", "web.helm.image-tag": "image.tag"}
+DIGEST_KEY: Any = {"web.helm.image-digest": "image.digest"}
 WHERE = "line 4: image.digest is 'sha256:a"
 
 
@@ -33,8 +33,8 @@ def errors(result: Result) -> str:
 def test_every_command_tells_it(tmp_path: Path, target: str) -> None:
     repo, apps = scene(tmp_path, write_back_target=target, **KEYS)
     before = show(repo, "main", "apps/web/values.yaml")
+    given = arguments(apps, "--image-digest", NEW, image=f"{WEB}:1.5.0")
     for command in ("plan", "run"):
-        given = arguments(apps, "--image-digest", NEW, image=f"{WEB}:1.5.0")
         result = image_update(command, *given[1:])
         assert result.code == 3
         (decision,) = result.json["decisions"]
@@ -79,6 +79,13 @@ def test_an_annotated_digest_is_written_or_emptied(tmp_path: Path, digest: str, 
     assert show(repo, "main", "apps/web/values.yaml") == wanted
     again = image_update(*arguments(apps, *more, "--registry-check", "never", image=f"{WEB}:1.5.0"))
     assert again.json["decisions"][0]["verdict"] == "unchanged"
+
+
+def test_a_rollback_brings_the_digest_back_with_the_tag(tmp_path: Path) -> None:
+    repo, apps = scene(tmp_path, write_back_target="helmvalues", **KEYS, **DIGEST_KEY)
+    assert image_update(*arguments(apps, "--image-digest", NEW, image=f"{WEB}:1.5.0")).code == 0
+    result = image_update("rollback", "web", "--to", "previous", *arguments(apps)[3:])
+    assert (result.code, show(repo, "main", "apps/web/values.yaml")) == (0, VALUES)
 
 
 def test_an_override_file_gets_an_empty_digest_where_the_chart_has_one(tmp_path: Path) -> None:
