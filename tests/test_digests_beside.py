@@ -102,6 +102,6 @@ def test_a_shared_value_changes_with_a_warning(tmp_path: Path) -> None:
         result = image_update(*arguments(apps, *more, image=f"{WEB}:1.5.0"))
         assert (result.code, [one["message"] for one in result.json["errors"]]) == (
             0,
-            ["apps/web/values.yaml: worker.tag changes too, because an anchor shares the value"],
+            ["apps/web/values.yaml: by an anchor, this also changes worker.tag"],
         )
     assert show(repo, "main", "apps/web/values.yaml") == values.replace("1.4.2", "1.5.0")

@@ -160,7 +160,10 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
     tree = tree_of(files, path)
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
-        return _shared(tree, document, keys.spec or keys.tag, target) if document and not document.root.null else ()
+        if document is None or document.root.null:
+            return ()
+        written = filter(None, (keys.spec or keys.tag, keys.digest))
+        return tuple(other for key in written for other in _shared(tree, document, key, target))
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:

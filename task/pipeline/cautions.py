@@ -94,9 +94,9 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         Problem(
             one.subscription.application.key,
             "target",
-            f"{one.current.file or one.subscription.path}: {and_more(one.shared, MOST_NAMES)} changes too, because an "
-            "anchor shares the value",
-            "write the value out there if it must stay",
+            f"{one.current.file or one.subscription.path}: by an anchor, this also changes "
+            f"{and_more(one.shared, MOST_NAMES)}",
+            "write the value out where it must stay",
             "warning",
         )
         for one in decisions

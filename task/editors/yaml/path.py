@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from task.editors.yaml.tree import DEPTH, Document, Node, Tree, is_merge, pairs, resolved, users, value
+from task.editors.yaml.tree import DEPTH, Document, Node, Tree, is_merge, pairs, resolved, value, walk
 from task.errors import TargetError
 
-MOST_STEPS = 2_000  # from a shared value up to the keys that have it
+MOST_USES = 100  # keys that share one value
+MOST_STEPS = 2_000  # from a shared value up to these keys
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
 
@@ -69,9 +70,7 @@ def find(tree: Tree, document: Document, path: Sequence[Segment], *, merges: boo
     best = [node for dots, node, _ in matches if dots == fewest]
     holders = {id(holder) for dots, _, holder in matches if dots == fewest}
     if fewest and len(holders) > 1:
-        raise TargetError(
-            f"several keys with dots fit {path_text(path)}", hint="escape the dots of the key you mean: \\."
-        )
+        raise _ambiguous(path)
     return tuple(best)
 
 
@@ -184,16 +183,24 @@ def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()
 
     Raises TargetError if there are too many of them, or if the node is a key.
     """
+    aliases: dict[int, list[Node]] = {}
+    for one in walk(document.root):
+        if one.kind == "alias":
+            aliases.setdefault(id(document.anchors[id(one)]), []).append(one)
     stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
+    number = 0
     for _ in range(MOST_STEPS):
         if not stack:
             return
         current, below = stack.pop()
-        stack += [(alias, below) for alias in users(document, current)]
+        stack += [(alias, below) for alias in aliases.get(id(current), ())]
         parent, key = tree.parent(current), tree.key_of(current)
         if key is current:
             raise TargetError(f"line {tree.line(key)} has an alias as a key", hint="write the key out")
         if parent is None:
+            number += 1
+            if number > MOST_USES:
+                break
             steps = _segments(below)
             found = find(tree, document, steps, merges=True)
             # a mapping may have a key of its own in place of a merged one
@@ -263,9 +270,7 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
         if (child := value(node, key)) is not None
     ]
     if len(dotted) > 1:
-        raise TargetError(
-            f"several keys with dots fit {path_text(rest)}", hint="escape the dots of the key you mean: \\."
-        )
+        raise _ambiguous(rest)
     for child, indices, used in dotted:
         inner = item(document, child, indices)
         return (resolved(document, inner), rest[used:]) if inner is not None else None
