@@ -7,7 +7,8 @@ an old digest changes nothing, although everything looks healthy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from task.editors.file_text import chosen, text_of
@@ -20,6 +21,8 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 _NAMES = re.compile("(?:digest|sha|sha256)$")  # with any value
 _WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
+# A text that may set one. Most texts set none, so they need not be parsed.
+_SET = re.compile(r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}", re.IGNORECASE)
 
 
 def digest_value(image: Image, key: str, old: str) -> str:
@@ -47,7 +50,8 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     tag = keys.spec or keys.tag
     steps = parse_path(tag)
     found: dict[str, _Digest] = {}  # by its whole key
-    for path, text, above in _layers(files, target, steps):
+    layers = tuple(_layers(files, target, steps))
+    for path, text, above in layers if any(_SET.search(text) for _, text, _ in layers) else ():
         found |= _in_text(path, text, steps, above)
     for one in parameters:
         *parents, key = parse_path(one.name)
@@ -91,11 +95,10 @@ def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[
     yield "", target.source.values, 0
 
 
-def _in_text(path: str, text: str, steps: Sequence[Segment], above: int) -> dict[str, _Digest]:
+@lru_cache(maxsize=1024)  # a run reads a target several times
+def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Mapping[str, _Digest]:
     """Return the digests of the tag at these steps in one text, by the whole key. `above` steps are not in the text."""
-    if not _WORDS.search(text):  # most files, which need no parsing then
-        return {}
-    found = {}
+    found: dict[str, _Digest] = {}
     try:
         tree = parse(text)
         node = tree.documents[0].root if tree.documents else None
@@ -126,10 +129,13 @@ def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[s
     """
     name, first = _plain(name), _plain(steps[0].name)
     stem, is_tag = _WORDS.sub("", name), len(steps) == 1
-    if stem != name and stem in {first, *({"", "image", first.removesuffix("tag")} if is_tag else ())}:
+    if stem == name:
+        return False
+    if stem in {first, *({"", "image", first.removesuffix("tag")} if is_tag else ())}:
         return bool(_NAMES.search(name) or _DIGEST.fullmatch(value))
-    own = {_plain(other) for other in beside} & {stem, f"{stem}tag"} - {first}
-    return is_tag and stem != name and bool(_DIGEST.fullmatch(value)) and not own
+    if not (is_tag and _DIGEST.fullmatch(value)):
+        return False
+    return not {_plain(other) for other in beside} & {stem, f"{stem}tag"} - {first}
 
 
 def _plain(name: str) -> str:

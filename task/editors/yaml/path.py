@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from task.editors.yaml.tree import DEPTH, Document, Node, Tree, is_merge, pairs, resolved, value, walk
 from task.errors import TargetError
 
+MERGES = "\0"  # before merge keys, because a key in quotes may have their name
 MOST_USES = 100  # keys that share one value
 MOST_STEPS = 2_000  # from a shared value up to these keys
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
@@ -61,9 +62,12 @@ def find(tree: Tree, document: Document, path: Sequence[Segment], *, merges: boo
 
     Raises TargetError if two keys with dots fit equally well, or if a key on the path is set twice.
     """
+    return _find(_Mappings(tree, document), path, merges=merges)
+
+
+def _find(at: _Mappings, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
     # The interpretation with the fewest dots in keys wins: the nested path.
-    at = _Mappings(tree, document)
-    matches = sorted(_matches(at, document.root, path, merges), key=lambda match: match[0])
+    matches = sorted(_matches(at, at.document.root, path, merges), key=lambda match: match[0])
     if not matches:
         return ()
     fewest = matches[0][0]
@@ -139,6 +143,7 @@ class _Mappings:
         self.tree = tree
         self.document = document
         self._known: dict[tuple[int, str], Node | None] = {}
+        self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
     def value(self, mapping: Node, key: str, depth: int = 0) -> Node | None:
         """Return the value of a key, or None. Raises TargetError if a second value hides the mapping's own."""
@@ -147,11 +152,14 @@ class _Mappings:
         if depth > DEPTH:
             raise TargetError(f"merge keys refer to each other over {DEPTH} times", hint="write out what they mean")
         found: list[tuple[Node, Node]] = []
-        for name, node in pairs(mapping):
-            if is_merge(name) and (merged := self._merged(node, key, depth)) is not None:
-                found.append((name, merged))
-            elif name.kind == "scalar" and name.value == key:
+        entries = self._entries(mapping)
+        for name, node in sorted(
+            (*entries.get(key, ()), *entries.get(f"{MERGES}<<", ())), key=lambda entry: entry[0].start
+        ):
+            if not is_merge(name):
                 found.append((name, node))
+            elif (merged := self._merged(node, key, depth)) is not None:
+                found.append((name, merged))
         own = [name for name, _ in found[:-1] if not is_merge(name)]
         if found and (own or (len(found) > 1 and is_merge(found[-1][0]))):
             first, last = own[0] if own else found[0][0], found[-1][0]
@@ -163,6 +171,15 @@ class _Mappings:
             )
         self._known[id(mapping), key] = found[-1][1] if found else None
         return self._known[id(mapping), key]
+
+    def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
+        """Return the keys of a mapping, each with its values. Merge keys are told apart from keys in quotes."""
+        if id(mapping) not in self._keys:
+            known = self._keys[id(mapping)] = {}
+            for name, node in pairs(mapping):
+                if name.kind == "scalar":
+                    known.setdefault((MERGES if is_merge(name) else "") + name.value, []).append((name, node))
+        return self._keys[id(mapping)]
 
     def own(self, mapping: Node, key: str) -> Node | None:
         """Return the value of a key that the mapping has itself, or None. Raises as `value`."""
@@ -188,7 +205,7 @@ def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()
         if one.kind == "alias":
             aliases.setdefault(id(document.anchors[id(one)]), []).append(one)
     stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
-    number = 0
+    at, number = _Mappings(tree, document), 0
     for _ in range(MOST_STEPS):
         if not stack:
             return
@@ -202,7 +219,7 @@ def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()
             if number > MOST_USES:
                 break
             steps = _segments(below)
-            found = find(tree, document, steps, merges=True)
+            found = _find(at, steps, merges=True)
             # a mapping may have a key of its own in place of a merged one
             if not found if missing else any(resolved(document, one) is node for one in found):
                 yield steps
@@ -211,8 +228,8 @@ def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()
         elif (listed := tree.key_of(parent)) is not None and is_merge(listed):
             stack.append((parent, below))
         else:
-            at = next(number for number, item in enumerate(parent.children) if item is current)
-            stack.append((parent, (at, *below)))
+            place = next(place for place, one in enumerate(parent.children) if one is current)
+            stack.append((parent, (place, *below)))
     raise TargetError(f"line {tree.line(node)} is shared by too many aliases", hint="write the value out")
 
 
