@@ -553,7 +553,6 @@ class Decision:
     candidate: Image
     verdict: Verdict
     current: Reading = Reading()
-    built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
     branch: str = ""  # the base branch's name in Git; "" if Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
     kind: TargetKind | None = None  # None if Git was not asked
@@ -562,6 +561,7 @@ class Decision:
     created: str = ""  # the values file that did not exist
     misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
     shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
+    built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
 
 
 @dataclass(frozen=True)
