@@ -323,8 +323,9 @@ def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> It
 
     A key takes a parameter's name or a value's path, but people write the value itself.
     """
-    name, tag, spec = (own.get(f"helm.image-{what}", Setting()) for what in ("name", "tag", "spec"))
-    for setting, sample in ((name, "image.repository"), (tag, "image.tag"), (spec, "image")):
+    name, tag, spec, digest = (own.get(f"helm.image-{key}", Setting()) for key in ("name", "tag", "spec", "digest"))
+    samples = ((name, "image.repository"), (tag, "image.tag"), (spec, "image"), (digest, "image.digest"))
+    for setting, sample in samples:
         key, value = setting.key, setting.value
         wanted = "the key takes the name of the Helm parameter that holds it"
         bare = value.removeprefix("$").lstrip(".")

@@ -42,10 +42,9 @@ def digest_of(text: str) -> str:
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
     """Return what Helm gets at the key for the digest now.
 
-    Raises `TargetError` if Helm gets a digest beside the tag that no annotation names.
-
-    What counts is the last value in the order of Argo CD: the chart's own, the values files, `helm.values`, and then
-    the parameters. Files that cannot be read here are passed over.
+    Raises `TargetError` if Helm gets a digest beside the tag that no annotation names. What counts is the last value in
+    the order of Argo CD: the chart's own, the values files, `helm.values`, and then the parameters. Files that cannot be
+    read here are passed over.
     """
     tag = keys.spec or keys.tag
     steps = parse_path(tag)
@@ -57,7 +56,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
         *parents, key = parse_path(one.name)
         if path_text(parents) == path_text(steps[: len(parents)]) and len(parents) < len(steps):
             value = "" if one.value == "null" and not one.force_string else one.value  # `--set` removes it
-            if value == "" or _belongs(key.name, value, steps[len(parents) :], ()):
+            if _belongs(key.name, value, steps[len(parents) :], ()):
                 found[path_text((*parents, key))] = _Digest(value, "", "the Application's parameters")
     for name, digest in found.items():
         if digest.value and name != keys.digest.replace("\\.", "."):
@@ -125,15 +124,15 @@ def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[s
     """Tell whether a key beside the first of these steps has the digest of the tag at the last one.
 
     Charts call it `digest` or `imageSha` beside `tag`, `webDigest` beside `webTag`, or `imageDigest` beside `image`.
-    Any other key that has a digest counts, too, unless it is beside a tag of its own.
+    Any other key that has a digest counts, too, unless it is beside a tag of its own. An empty text hides a digest.
     """
     name, first = _plain(name), _plain(steps[0].name)
     stem, is_tag = _WORDS.sub("", name), len(steps) == 1
     if stem == name:
         return False
     if stem in {first, *({"", "image", first.removesuffix("tag")} if is_tag else ())}:
-        return bool(_NAMES.search(name) or _DIGEST.fullmatch(value))
-    if not (is_tag and _DIGEST.fullmatch(value)):
+        return bool(not value or _NAMES.search(name) or _DIGEST.fullmatch(value))
+    if not is_tag or (value and not _DIGEST.fullmatch(value)):
         return False
     return not {_plain(other) for other in beside} & {stem, f"{stem}tag"} - {first}
 

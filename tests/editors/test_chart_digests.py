@@ -122,6 +122,7 @@ def test_no_update_is_green_with_another_image(tmp_path: Path) -> None:
         ({"value_files": {"values.yaml": f"other: {{digest: '{OTHER}'}}\ndigest: '{OTHER}'"}}, False),
         ({"value_files": {"values.yaml": f"image: {{tag: 1, checksum: '{OTHER}', initTag: 1, initDigest: '{OTHER}'}}"}},
          False),
+        ({"value_files": {"values.yaml": f"image: {{hash: '{OTHER}'}}", "prod.yaml": "image: {hash: ''}"}}, False),
         ({"value_files": {"values.yaml": "image: [", "prod.yaml": ""}}, False),  # nobody can say what that means
     ],
 )  # fmt: skip
