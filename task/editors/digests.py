@@ -43,8 +43,8 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     """Return what Helm gets at the key for the digest now.
 
     Raises `TargetError` if Helm gets a digest beside the tag that no annotation names. What counts is the last value in
-    the order of Argo CD: the chart's own, the values files, `helm.values`, and then the parameters. Files that cannot be
-    read here are passed over.
+    the order of Argo CD: the chart's own, the values files, `helm.values`, and then the parameters. Files that cannot
+    be read here are passed over.
     """
     tag = keys.spec or keys.tag
     steps = parse_path(tag)
