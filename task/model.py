@@ -79,6 +79,7 @@ class Source:
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
+    values: str = ""  # helm.valuesObject as JSON, else helm.values
     recurse: bool = False  # directory.recurse
 
 
@@ -146,6 +147,7 @@ class Keys:
     spec: str = ""  # helm.image-spec / plugin.image-spec; wins over name and tag
     kustomize_name: str = ""  # kustomize.image-name
     manifests_name: str = ""  # manifests.image-name
+    digest: str = ""  # helm.image-digest
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ class Claim:
 
     alias: str
     identity: str  # of its image
+    tag: str = ""
     kustomize_name: str = ""
     manifests_name: str = ""
 
@@ -174,6 +177,7 @@ class Target:
     carry: bool = True  # whether the spec's parameters, images and env are carried along
     managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
+    values: tuple[str, ...] = ()  # the values files in this repository that Helm reads, in its order
 
 
 @dataclass(frozen=True)
@@ -558,6 +562,8 @@ class Decision:
     source: str = ""  # namespace/name of the Application whose version is promoted
     created: str = ""  # the values file that did not exist
     misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
+    shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
+    built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ({"image-list": "web=acme/web", "helm.image-tag": "t"}, "info", "helm.image-tag", "AIU ignores it"),
         ({"image-list": "web=acme/web", "platforms": "linux/arm64"}, "info", "platforms", "AIU ignores it"),
         ({"image-list": "web=acme/web", "web.pin-digest": "true"}, "info", "web.pin-digest", "AIU ignores it"),
+        ({"image-list": "web=acme/web", "web.helm.image-digest": "d"}, "info", "web.helm.image-digest", "AIU ignores"),
         (
             {"image-list": "web=acme/web", "web.write-back-target": "helmvalues"},
             "error",
@@ -185,6 +186,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
         ({**WEB, "web.helm.image-name": "acme/web"}, "error", "web.helm.image-name", "write image.repository"),
         ({**WEB, "web.helm.image-name": "ghcr.io/x/y"}, "warning", "web.helm.image-name", "looks like an image"),
         ({**WEB, "web.helm.image-spec": "acme/web:1.0"}, "error", "web.helm.image-spec", "write image,"),
+        ({**WEB, "web.helm.image-digest": ".Values.image.digest"}, "error", "web.helm.image-digest", "image.digest"),
         ({**WEB, "web.helm.image-tag": "develop-v0.20.0-33"}, "error", "web.helm.image-tag", "write image.tag"),
         ({**WEB, "web.helm.image-tag": "latest"}, "error", "web.helm.image-tag", "is a tag"),
         ({**WEB, "web.helm.image-tag": "v1.2.3"}, "error", "web.helm.image-tag", "is a tag"),

@@ -6,6 +6,7 @@ is an error.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,6 +117,7 @@ def _source(raw: object, status_kind: object) -> Source:
         images=tuple(_strings(kustomize.get("images"))),
         env=tuple((_text(item.get("name")), _text(item.get("value"))) for item in mappings(plugin.get("env"))),
         value_files=tuple(_strings(helm.get("valueFiles"))),
+        values=json.dumps(helm["valuesObject"], default=str) if helm.get("valuesObject") else _text(helm.get("values")),
         recurse=sections.get("directory", NOTHING).get("recurse") is True,
     )
 

@@ -19,7 +19,7 @@ from task.model import Application, KeySecret, Problem
 from task.policy.tag_filter import glob_match, ignore_globs
 
 # AIU ignores these keys. They stay on an Application that a resource configures, because no resource can set the same.
-OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name")
+OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name", "helm.image-digest")
 NO_FILES = ("", "cluster", "argocd")  # origins that messages leave out
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")

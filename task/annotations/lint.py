@@ -39,7 +39,7 @@ from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
 Severity = Literal["error", "warning", "info"]
-OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
+OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name", "helm.image-digest")
 # AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their Application-wide form
 # counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
@@ -349,8 +349,9 @@ def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> It
 
     A key takes a parameter's name or a value's path, but people write the value itself.
     """
-    name, tag, spec = (own.get(f"helm.image-{what}", Setting()) for what in ("name", "tag", "spec"))
-    for setting, sample in ((name, "image.repository"), (tag, "image.tag"), (spec, "image")):
+    name, tag, spec, digest = (own.get(f"helm.image-{key}", Setting()) for key in ("name", "tag", "spec", "digest"))
+    samples = ((name, "image.repository"), (tag, "image.tag"), (spec, "image"), (digest, "image.digest"))
+    for setting, sample in samples:
         key, value = setting.key, setting.value
         wanted = "the key takes the name of the Helm parameter that holds it"
         bare = value.removeprefix("$").lstrip(".")

@@ -155,10 +155,9 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
     )
     managed = tuple(dict.fromkeys(name for reading in readings for name in reading.managed))
     claims = tuple(
-        Claim(
-            reading.entry.alias, reading.entry.image.identity, reading.keys.kustomize_name, reading.keys.manifests_name
-        )
+        Claim(reading.entry.alias, reading.entry.image.identity, one.tag, one.kustomize_name, one.manifests_name)
         for reading in readings
+        for one in [reading.keys]
         if len(readings) > 1  # claims decide which of several entries owns a place
     )
     misspelt = _misspelt(by_key, entries, aliases, index)

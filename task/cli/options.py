@@ -341,7 +341,10 @@ Builds = Annotated[
         read=count,
     ),
 ]
-Holds = Annotated[bool, flag("--holds", HELD, "Also list the holds in repositories that need a login.")]
+Holds = Annotated[
+    bool,
+    flag("--holds", HELD, "Also read repositories that need a login: their holds, and targets that cannot be edited."),
+]
 FromImageUpdater = Annotated[
     bool,
     flag(

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from task.editors.digests import digest_of, digest_value
 from task.editors.file_text import (
     alone,
     chosen,
@@ -185,11 +186,15 @@ def unsound_names(document: Document | None, section: Section, path: str) -> set
 def reading_of(items: Collection[Item], keys: Keys, unsound: Collection[str], path: str) -> Reading:
     """Return the image in the items with the names in `keys`. It is not sound if one of these names is in `unsound`."""
     values = {item.name: item.value for item in items}
-    good = not {keys.spec or keys.name, keys.spec or keys.tag} & set(unsound)
+    good = not {keys.spec or keys.name, keys.spec or keys.tag, keys.digest} & set(unsound)
     if keys.spec:
         image = live_image(values.get(keys.spec, ""))
         return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
-    return Reading(values.get(keys.name, ""), *split_tag(values.get(keys.tag, "")), sound=good, file=path)
+    tag, digest = split_tag(values.get(keys.tag, ""))
+    if keys.digest:  # without the parameter, a digest of the chart's own would stay
+        good = good and not digest and (keys.digest in values or not tag)
+        digest = digest_of(values.get(keys.digest, ""))
+    return Reading(values.get(keys.name, ""), tag, digest, sound=good, file=path)
 
 
 def common_document(files: Files, target: Target) -> tuple[str, Document | None]:
@@ -266,12 +271,13 @@ def merge_image(
     spec: Sequence[Item],
     *,
     force: bool | None,
+    digest: str = "",
 ) -> tuple[Files, tuple[Edit, ...]]:
     """Return the result of `write` for Helm parameters and plugin variables.
 
-    The file has the image under the names in `keys`, and the items of the spec and of the common file. Elements are
-    found by name. An element with an origin comment follows its origin, and is removed with it. All others stay as a
-    person wrote them.
+    The file has the image under the names in `keys`, and the items of the spec and of the common file. `digest` is what
+    the key for the digest has now. Elements are found by name. An element with an origin comment follows its
+    origin, and is removed with it. All others stay as a person wrote them.
     """
     path, tree, document = load(files, target)
     items = items_of(document, section, path)
@@ -281,6 +287,9 @@ def merge_image(
     if keys.spec:
         texts = {keys.spec: replace(image, name=full).reference}
     mine = {name: Item(name, text, force) for name, text in texts.items() if name and text}
+    if keys.digest:
+        mine[keys.tag] = Item(keys.tag, image.tag or "latest", force)
+        mine[keys.digest] = Item(keys.digest, digest_value(image, keys.digest, digest), force)
     carried = _carried(files, target, section, spec)
 
     def wanted(tree: Tree, element: Node) -> Item | None:
@@ -323,7 +332,7 @@ def stray_items(
     """Return (name, origin) of each element that a person wrote and that has another value than its origin."""
     path, tree, document = load(files, target)
     carried = _carried(files, target, section, spec)
-    ours = {keys.name, keys.tag, keys.spec, *target.managed}
+    ours = {keys.name, keys.tag, keys.spec, keys.digest, *target.managed}
     strays: dict[str, str] = {}
     for element in elements(document, section, path) if document else ():
         item = _item(document, element) if document else None

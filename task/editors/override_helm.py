@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from task.editors.argocd_source import (
     Item,
     Section,
     items_of,
     load,
     merge_image,
-    places,
     reading_of,
     stray_items,
     unsound_names,
 )
+from task.editors.argocd_source import places as override_places
+from task.editors.digests import known_digest
 from task.editors.yaml.scalar import looks_typed
 from task.errors import AnnotationError
-from task.model import Edit, Files, Image, Keys, Reading, Target
-
-__all__ = ["places", "read", "strays", "write"]
+from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
 SECTION = Section("helm", "parameters")
+
+
+def places(target: Target) -> tuple[Place, ...]:
+    """Return the override file in all its spellings, the common one, and the values files that Helm reads."""
+    return (*override_places(target), *map(Place, target.values))
 
 
 def read(files: Files, target: Target) -> Reading:
@@ -29,6 +35,7 @@ def read(files: Files, target: Target) -> Reading:
     """
     path, _, document = load(files, target)
     items = items_of(document, SECTION, path)
+    _digest(files, target, items)
     unsound = unsound_names(document, SECTION, path)
     # Without forceString, Argo CD passes `--set`, and Helm turns such a value into a number or a boolean: 12345678
     # becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD passes `--set-string`.
@@ -45,7 +52,7 @@ def _names(keys: Keys) -> Keys:
         raise AnnotationError(
             f"helm.image-name and helm.image-tag are both {name!r}", hint=f"write helm.image-spec: {name}"
         )
-    return Keys(name=name, tag=tag)
+    return Keys(name=name, tag=tag, digest=keys.digest)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -53,7 +60,15 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     The spec's other parameters are carried along.
     """
-    return merge_image(files, target, SECTION, image, _names(target.keys), _spec(target), force=True)
+    path, _, document = load(files, target)
+    digest = _digest(files, target, items_of(document, SECTION, path))
+    return merge_image(files, target, SECTION, image, _names(target.keys), _spec(target), force=True, digest=digest)
+
+
+def _digest(files: Files, target: Target, items: Iterable[Item]) -> str:
+    """Return the value of the key for the digest, if one is annotated. Raises as `known_digest`."""
+    listed = tuple(Parameter(item.name, item.value, item.force or False) for item in items)
+    return known_digest(files, target, _names(target.keys), listed or target.source.parameters)
 
 
 def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:

@@ -94,6 +94,18 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         Problem(
             one.subscription.application.key,
             "target",
+            f"{one.current.file or one.subscription.path}: by an anchor, this also changes "
+            f"{and_more(one.shared, MOST_NAMES)}",
+            "write the value out where it must stay",
+            "warning",
+        )
+        for one in decisions
+        if one.shared
+    ]
+    found += [
+        Problem(
+            one.subscription.application.key,
+            "target",
             f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles",
             "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles",
             "warning",

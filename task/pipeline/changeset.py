@@ -133,7 +133,8 @@ def _edit(
         told = one
         if one.kind == "helmvalues":
             doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
-            told = replace(one, misspelt=doubtful, created=next((path for path in new if path not in seen), ""))
+            created = next((path for path in new if path not in seen), "")
+            told = replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
         seen.update(new)
         changed.update(new)
         done.append(replace(move, decision=told))

@@ -92,7 +92,8 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
     decision = _by_the_rules(offer, answer, situation)
-    decision = replace(decision, source=offer.promoted.source if offer.promoted else "")
+    source = offer.promoted.source if offer.promoted else ""
+    decision = replace(decision, source=source, built=offer.image.digest)
     event = dated(decision.candidate, offer.build, answer)
     if not event.digest:
         event = replace(event, image_digest=offer.image.digest)
@@ -120,11 +121,14 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
     """Return what the rules say about an image on offer, with what the registry answered about it."""
     sub, terms, image = situation.subscription, situation.terms, offer.image
-    # The digest is written if the rules require it, or if the target or the source of a promotion has one already.
+    # The digest is written if the rules require it, if the target or the source of a promotion has one already, or if
+    # the target has a key for it.
+    helm = situation.kind == "live" and (sub.source.kind or sub.source.section) == "Helm"
+    takes_digest = sub.keys.digest and (helm or situation.kind in ("helm-override", "helmvalues"))
     if sub.policy.pin_digest or sub.policy.strategy == "digest":
         if not image.digest and answer and answer.exists:
             image = replace(image, digest=answer.digest)
-    elif image.tag and not situation.current.digest and not offer.pinned:
+    elif image.tag and not (situation.current.digest or takes_digest or offer.pinned):
         image = replace(image, digest="")
 
     decision = situation.decision(

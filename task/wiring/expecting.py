@@ -35,6 +35,7 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
                     key=key,
                     hint=hint,
                     revision=one.commit,
+                    digest=decision.built,
                     replaced=replaced.identity if replaced else "",
                     now=_at_the_tip(decision, repository) if one.commit else _live(decision),
                 )

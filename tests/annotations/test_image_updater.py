@@ -247,9 +247,10 @@ def test_another_namespace_in_the_spec_is_told(named: str, told: int) -> None:
 
 
 def test_own_annotations_are_replaced_and_only_ours_stay() -> None:
-    own = {"image-list": "x=nginx", "x.allow-tags": "any", "git-branch": "dev", "web.pin-digest": "true"}
+    ours = {"web.pin-digest": "true", "web.helm.image-digest": "image.digest"}
+    own = {"image-list": "x=nginx", "x.allow-tags": "any", "git-branch": "dev", **ours}
     found = said(updater(ref("web")), annotations=own)
-    assert found == {"image-list": "web=ghcr.io/acme/web", "web.pin-digest": "true"}
+    assert found == {"image-list": "web=ghcr.io/acme/web", **ours}
 
 
 def test_use_annotations_leaves_the_application_as_it_is() -> None:

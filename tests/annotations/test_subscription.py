@@ -89,6 +89,8 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"web.helm.image-tag": "images[ 0 ].tag"}, "web.helm.image-tag"),
         ({"helm.image-tag": "images[0][1 ].tag"}, "helm.image-tag"),
         ({"web.helm.image-spec": "images[0 1]"}, "web.helm.image-spec"),
+        ({"web.helm.image-spec": "image", "web.helm.image-digest": "digest"}, "web.helm.image-digest"),
+        ({"web.helm.image-tag": "t", "web.helm.image-digest": "t"}, "web.helm.image-digest"),
         ({"web.helm.image-name": "images[ ].name"}, "web.helm.image-name"),
         ({"web.allow-tag": "regexp:^1"}, "web.allow-tag"),
         ({"ignore_tags": "latest"}, "ignore_tags"),

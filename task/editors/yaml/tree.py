@@ -94,6 +94,11 @@ def pairs(mapping: Node) -> Iterator[tuple[Node, Node]]:
     return zip(children, children, strict=True)
 
 
+def is_merge(key: Node) -> bool:
+    """Tell whether a key is the merge key `<<`."""
+    return key.kind == "scalar" and key.value == "<<" and not key.style
+
+
 def values(mapping: Node, key: str) -> tuple[Node, ...]:
     """Return all values of `key` in a mapping node, because a key may be repeated."""
     return tuple(value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key)
