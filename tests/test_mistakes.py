@@ -41,6 +41,19 @@ def test_a_misspelt_rule_lets_no_tag_through(tmp_path: Path) -> None:
     assert len(result.json["errors"]) == 1  # told once
 
 
+@pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "status", "lint"])
+def test_half_a_constraint_is_an_error_in_every_command(tmp_path: Path, command: str) -> None:
+    repo = repository(tmp_path, "web")
+    apps = manifest(tmp_path, application("web", repo, image_list=f"web={WEB}:>=1.0,<2"))
+    more = {"hold": ["web", "--reason", "x"], "scan": ["--registry-check", "auto"]}.get(command, [])
+    more += ["--image", f"{WEB}:2.5.0"] if command in ("run", "plan") else []
+    more += [] if command == "lint" else ["--allow-protocol", "file"]
+    result = image_update(command, *more, "--applications", apps, "--output", "json")
+    assert result.code == 3
+    assert "'<2' follows a comma" in result.stdout
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
 def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     takes = annotated("web", repo, colour="blue", **{"git-credentials": "secret:a/b", "old.allow-tags": "any"})
