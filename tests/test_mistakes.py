@@ -54,6 +54,21 @@ def test_half_a_constraint_is_an_error_in_every_command(tmp_path: Path, command:
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
+@pytest.mark.parametrize("command", ["run", "plan", "lint"])
+def test_annotations_do_not_write_the_owners_files(tmp_path: Path, command: str) -> None:
+    config = "version: 1\nfreezes:\n- {schedule: 0 0 1 1 *, duration: 1h, match: {paths: ['apps/**']}}\n"
+    repo = bare_repo(tmp_path, {target("web"): "resources: []\n", ".image-update/config": config})
+    where = {"write_back_target": "helmvalues:/.image-update/config", "web.helm.image_tag": "freezes[0].match.paths[0]"}
+    args = arguments(manifest(tmp_path, application("web", repo, **where)))
+    args = ["--applications", args[4], "--output", "json"] if command == "lint" else args[1:]
+    result = image_update(command, *args)
+    assert result.code == 3
+    assert "annotations may not write Image Update's own files: '.image-update/config'" in result.stdout
+    if command != "lint":
+        assert [one["rule"] for one in result.json["decisions"]] == ["not-permitted"]
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
 def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     takes = annotated("web", repo, colour="blue", **{"git-credentials": "secret:a/b", "old.allow-tags": "any"})
