@@ -69,6 +69,28 @@ def test_annotations_do_not_write_the_owners_files(tmp_path: Path, command: str)
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
+@pytest.mark.parametrize("kind", ["Application", "List", "ApplicationSet"])
+def test_a_rule_that_a_merge_key_brings_counts(tmp_path: Path, kind: str) -> None:
+    """kubectl and Argo CD follow merge keys, so such a rule is in the cluster."""
+    repo = repository(tmp_path, "web")
+    made = application("web", repo)
+    made["metadata"]["annotations"] = {"MERGED": "MERGED"}
+    rules = f"rules: &rules\n  {P}image-list: web={WEB}\n  {P}allow-tags: regexp:^1\n  {P}platforms: LINUX/amd64\n"
+    if kind == "List":
+        made = {"kind": "List", "apiVersion": "v1", "items": [made]}
+    if kind == "ApplicationSet":
+        template = {"metadata": made["metadata"], "spec": made["spec"]}
+        spec = {"generators": [{"list": {"elements": [{}]}}], "template": template}
+        made = {**made, "kind": kind, "metadata": {"name": "set", "namespace": "argocd"}, "spec": spec}
+    text = rules + "".join(f"{key}: {json.dumps(value)}\n" for key, value in made.items())
+    apps = tmp_path / "apps.yaml"
+    apps.write_text(text.replace('"MERGED": "MERGED"', f"<<: *rules, {P}write-back-target: kustomization"))
+    result = run(apps, image=f"{WEB}:9.9.9")
+    assert [(one["verdict"], one["rule"]) for one in result.json["decisions"]] == [("refuse", "allow-tags")]
+    listed = image_update("lint", str(apps), "--output", "json")
+    assert [(one["key"], one["line"]) for one in listed.json["findings"]] == [("platforms", 4), ("platforms", 4)]
+
+
 def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     takes = annotated("web", repo, colour="blue", **{"git-credentials": "secret:a/b", "old.allow-tags": "any"})
