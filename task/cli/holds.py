@@ -42,7 +42,7 @@ def held(apps: Iterable[Application], settings: Settings, world: World, now: str
 def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: World, now: str) -> Iterator[Finding]:
     repository = world.repository(repo, subs[0])
     try:
-        snapshot = repository.snapshot(base, (CONFIG, *map(Place, dict.fromkeys(map(state_path, subs)))))
+        snapshot = repository.snapshot(base, (*CONFIG, *map(Place, dict.fromkeys(map(state_path, subs)))))
     finally:
         repository.close()
     yield from _frozen(snapshot, subs, now)
