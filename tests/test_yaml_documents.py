@@ -53,6 +53,12 @@ def test_directives_and_byte_order_marks_are_read() -> None:
     assert data("\ufeff%YAML 1.1\n---\n" + APP)[0] == {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 
 
+@pytest.mark.parametrize("between", ["---\n\ufeff", "--- \r\n\ufeff", "---\n# c\n\n\ufeff", "---\n\ufeff# c\n"])
+def test_two_files_with_a_byte_order_mark_that_were_put_together(between: str) -> None:
+    """kubectl (1.32) reads both."""
+    assert data(APP + between + APP) == [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}] * 2
+
+
 def test_a_block_scalar_may_hold_what_looks_like_a_document() -> None:
     text = APP + "x: |\n  ---\n  argoproj.io\ny: 1\n"
     assert data(text)[0]["y"] == "1"  # type: ignore[index]
