@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import TypeVar, get_args
 
 from task.editors.file_text import text_of
-from task.editors.yaml.tree import Document, Node, pairs, parse, resolved
+from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
 from task.model import Files, Grouping, Wishes
 from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
@@ -101,6 +101,7 @@ def _document(text: str) -> Document:
             hint = "indent with spaces, as YAML wants it"
             raise TargetError(f"line {found[1]}: a tab indents the line", hint=hint) from error
         raise TargetError(error.message, hint="correct the YAML") from error
+    refuse_odd_breaks(tree)
     if not tree.documents or tree.documents[0].root.null:
         raise TargetError("line 1: the file says nothing", hint="write `version: 1` in its first line, or delete it")
     if len(tree.documents) > 1:
