@@ -614,19 +614,42 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: An
     assert hidden(result)
 
 
+def test_an_application_of_a_file_gets_no_secret_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    """A file may claim any namespace."""
+    repo = repository(tmp_path, "web")
+    api.add(SECRETS, secret("pull", "argocd", pair=f"ci:{PASSWORD}"), login("repo", "them", f"{HTTPS}{repo.name}"))
+    claims = app("web", f"{HTTPS}{repo.name}", pull_secret="secret:argocd/pull#pair", update_strategy="newest-build")
+    files = manifest(tmp_path, claims)
+    result = run("--applications", files, "--rewrite-url", f"{HTTPS}={tmp_path}/", "--registry-check", "always")
+    assert rules(result) == {"argocd/web": "registry"}
+    assert "no cluster is available" in result.stderr
+    assert [one for one in api.asked if one.resource == SECRETS] == []
+
+
+@pytest.mark.parametrize(
+    ("home", "named", "words"),
+    [
+        # `config` of a cluster's secret is JSON: with its colon it was taken for `user:password`
+        ("argocd", "secret:argocd/cluster-prod#config", "belongs to Argo CD itself and is not a login for a registry"),
+        ("team", "secret:argocd/cluster-prod#config", "namespace argocd, the Application is in team"),
+        ("team", "secret:argocd/ldap-bind#pair", "namespace argocd, the Application is in team"),
+    ],
+)
 @pytest.mark.parametrize("check", ["auto", "always"])
-def test_a_clusters_token_never_reaches_a_registry(tmp_path: Path, api: KubernetesApi, run: Any, check: str) -> None:
-    """`config` of a cluster's secret is JSON: with its colon it was taken for `user:password`."""
+def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
+    tmp_path: Path, api: KubernetesApi, run: Any, check: str, home: str, named: str, words: str
+) -> None:
     api.add(SECRETS, secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})))
+    api.add(SECRETS, secret("ldap-bind", "argocd", pair=f"cn=admin:{PASSWORD}"))
     with registry_api() as server:
         server.put("acme/web", "1.1.0", CONTENT)
         server.challenge = 'Basic realm="registry"'
         given = {"image_list": f"web={server.name}/acme/web:1.1.0", "update_strategy": "digest"}
         repo = bare_repo(tmp_path, {target("web"): "resources: []\n"})
-        api.add(APPLICATIONS, app("web", repo, "team", pull_secret="secret:argocd/cluster-prod#config", **given))
+        api.add(APPLICATIONS, app("web", repo, home, pull_secret=named, **given))
         result = run("--registry-check", check, image=f"{server.name}/acme/web:1.1.0")
-    assert (result.code, rules(result)) == (3, {"team/web": "annotation"}), result.stderr
-    assert "belongs to Argo CD itself and is not a login for a registry" in result.stderr
+    assert (result.code, rules(result)) == (3, {f"{home}/web": "annotation"}), result.stderr
+    assert words in result.stderr
     assert [one.login for one in server.seen if one.login] == []
     assert hidden(result)
 
@@ -635,7 +658,7 @@ def test_a_clusters_token_never_reaches_a_registry(tmp_path: Path, api: Kubernet
     ("settings", "words"),
     [
         ({"writeBackConfig": {"method": "git:secret:argocd/theirs"}}, "Argo CD's login for another repository"),
-        ({"commonUpdateSettings": {"pullSecret": "secret:argocd/cluster-prod#config"}}, "not a login for a registry"),
+        ({"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}}, "not a login for a registry"),
     ],
 )
 def test_an_image_updater_may_name_no_more_than_an_annotation(

@@ -61,7 +61,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "no per-image form",
         ),
         ({"image-list": "web=acme/web", "web.allow-tags": "^v1"}, "error", "web.allow-tags", "regexp:^v1"),
-        ({"image-list": "web=acme/web:>=1.0,<2.0"}, "error", "image-list", ">=1.2 <2"),
+        ({"image-list": "web=acme/web:>=1.0,<2.0"}, "error", "image-list", "web=acme/web:>=1.0 <2.0"),
         ({"image-list": "acme/web:>=1.0"}, "error", "image-list", "=acme/web:>=1.0"),
         ({"image-list": "web=acme/web", "update-strategy": "latest"}, "warning", "update-strategy", "newest-build"),
         ({"write-back-method": "git"}, "warning", "image-list", "nothing is ever updated"),

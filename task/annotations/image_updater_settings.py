@@ -185,11 +185,11 @@ def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: l
     """Return the labels of `pullRequest`: the reference's, else the global ones."""
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     request = mapping(_merged([mapping(level, "gitConfig") for level in levels]), "pullRequest")
-    given = [label.strip() for label in strings(request, "labels") or ()]
-    labels = [label for label in dict.fromkeys(given) if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
+    given = list(dict.fromkeys(label.strip() for label in strings(request, "labels") or ()))
+    labels = [label for label in given if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
     if len(labels) != len(given) or len(labels) > MOST_LABELS:
         warnings.append(
-            f"gitConfig.pullRequest.labels: {MOST_LABELS} different labels of 1 to {LONGEST_LABEL} letters are "
+            f"gitConfig.pullRequest.labels: {MOST_LABELS} labels of 1 to {LONGEST_LABEL} letters are "
             "allowed; the others are left out"
         )
     return tuple(labels[:MOST_LABELS])

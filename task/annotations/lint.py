@@ -32,7 +32,7 @@ from task.annotations.known_keys import doubt, doubts, names_of
 from task.annotations.subscription import Defaults, attempted, subscribe
 from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
-from task.image import live_image, parse_image_list, split_image_list
+from task.image import RANGE, cut_ranges, live_image, parse_image_list, split_image_list
 from task.model import Application, Entry, Flaw, Subscription
 from task.policy.platforms import is_platform, meant_platforms
 from task.templates.branch_name import check_branch_template
@@ -47,8 +47,6 @@ PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
 PLACEHOLDER = re.compile(
     r"<(?!v?(?:[0-9*]|[xX]\b))[A-Za-z][^<>]*>|\{\{.*|\$?\{[A-Za-z][^{}]*\}|\$\([A-Za-z][^()]*\)|\$[A-Z_]+"
 )
-RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
-VERSION = re.compile(r"v?[0-9]+(?:\.(?:[0-9]+|[xX*])){0,2}(?:-\S+)?")
 PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 # Names of annotations that Kubernetes accepts: the alias before the dot, and the whole key after the prefix.
@@ -198,15 +196,13 @@ def _place(app: Application, key: str) -> tuple[str, str]:
 
 def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the pieces of an `image-list` that cannot be images, each with a message and a hint."""
-    pieces, entries = split_image_list(text), parse_image_list(text)
+    pieces, cut = split_image_list(text), cut_ranges(text)
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
-        ranged = before and isinstance(previous := entries[number - 1], Entry) and previous.constraint
         if placeholder := PLACEHOLDER.search(piece):
             yield piece, (f"{piece!r} holds the placeholder {placeholder.group()!r}", "write what it stands for")
-        elif (before and RANGE.fullmatch(piece)) or (ranged and VERSION.fullmatch(piece)):
-            hint = "join constraints with a blank: >=1.2 <2"
-            yield piece, (f"{piece!r} follows a comma: a comma ends an entry", hint)
+        elif number in cut:  # a flaw of its entry
+            continue
         elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
             hint = "write the image alone in image-list, and the pattern in <alias>.allow-tags: regexp:…"
             yield piece, (f"{piece!r} follows a comma, which cut a pattern: a comma ends an entry", hint)
@@ -291,7 +287,9 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
 def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
     """Yield mistakes that show only when all settings of an entry are compared."""
     text = app.annotations.get("image-list", "")
-    entries = [entry for entry in parse_image_list(text) if isinstance(entry, Entry) and entry.text not in misplaced]
+    cut = cut_ranges(text)
+    pieces = enumerate(parse_image_list(text))
+    entries = [one for at, one in pieces if isinstance(one, Entry) and one.text not in misplaced and at not in cut]
     aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
     annotated = index(app.annotations)
     for entry in entries:

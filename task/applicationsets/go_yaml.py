@@ -133,15 +133,15 @@ def _key(value: Any) -> str:
 
 
 def _merged(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the mapping with what its `<<` adds. Its own keys win, and so do earlier mappings over later ones."""
-    given = mapping["<<"]
-    others = given if isinstance(given, list) else [given]
-    if not all(isinstance(other, dict) for other in others):
-        raise Malformed("map merge requires map or sequence of maps as the value")
-    brought: dict[str, Any] = {}
-    for other in reversed(others):
-        brought |= other
-    return brought | {key: value for key, value in mapping.items() if key != "<<"}
+    """Return the mapping with what its `<<` adds. Its keys below it win, and earlier mappings win over later ones."""
+    found: dict[str, Any] = {}
+    for key, value in mapping.items():
+        others = [{key: value}] if key != "<<" else value if isinstance(value, list) else [value]
+        if not all(isinstance(other, dict) for other in others):
+            raise Malformed("map merge requires map or sequence of maps as the value")
+        for other in reversed(others):
+            found |= other
+    return found
 
 
 def dump(value: Any, most: int) -> str:

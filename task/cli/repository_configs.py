@@ -11,8 +11,8 @@ from task.errors import TargetError
 from task.files import read_text
 from task.model import File, Files, Subscription
 from task.pipeline.discover import Locate
-from task.repository_config.config import PATH, unmatched
-from task.repository_config.reading import LARGEST, check_config
+from task.repository_config.config import MISTAKEN, PATH, unmatched
+from task.repository_config.reading import LARGEST, NOT_READ, check_config
 from task.repository_config.templates import template_in
 from task.templates.commit_message import LONGEST
 from task.urls import normal_url
@@ -53,13 +53,13 @@ def config_findings(
 
 
 def _misplaced(config: str) -> Iterator[tuple[Finding, str, int]]:
-    """Yield a warning for each place in which people take a config for read."""
-    hint = f"write one file, {PATH}"
+    """Yield what people take for the config, although it is not read."""
     if os.path.isdir(config):
+        hint = f"write one file, {PATH}"
         yield Finding("", "", "", "warning", f"the folder {PATH} is not read", hint, config), config, 0
-    for ending in (".yaml", ".yml", ".json"):
-        if os.path.exists(path := f"{config}{ending}"):
-            yield Finding("", "", "", "warning", f"{PATH}{ending} is not read", hint, path), path, 0
+    for name in MISTAKEN:
+        if os.path.isfile(path := f"{config.removesuffix(PATH)}{name}"):
+            yield _placed(path, f"{name} {NOT_READ} {PATH}", f"rename it to {PATH}, or delete it")
 
 
 def _same(one: str, other: str) -> bool:

@@ -85,7 +85,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 def _load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
     paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not paths:
-        hint = "create one, or name its folder: write-back-target: kustomization:<folder>"
+        hint = "name its folder: write-back-target: kustomization:<folder>; for plain manifests, write manifests"
         raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
     if (
         len(paths) > 1

@@ -146,7 +146,8 @@ def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[s
     """
     children = _children(tree, node, what)
     for key, _ in pairs(node) if children else ():
-        if key.value not in known and key.value.lower().rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
+        shown = "".join(letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace())
+        if key.value not in known and shown.rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
             raise _wrong(tree, key, f"{what[:50]} has a key {key.value!r}", _MISPLACED.format(", ".join(known)))
     return {key: value for key, value in children.items() if key in known}
 

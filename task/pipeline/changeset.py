@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.known_keys import differ
+from task.annotations.writable import refuse_unwritable
 from task.editors import EDITORS, helm_values, strays
 from task.editors.file_text import refuse_executable
 from task.editors.state_file import write_state
@@ -115,6 +116,8 @@ def _edit(
         editor, target = EDITORS[one.kind], target_of(one.subscription, one.kind, carry=terms.carry)
         try:
             new, edits = editor.write(seen, target, one.candidate)
+            for path in new:  # a folder of manifests, too, may have files that annotations may not write
+                refuse_unwritable(path)
             if terms.through == "github":
                 refuse_executable(new)
             for edit in edits:

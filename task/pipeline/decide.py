@@ -5,10 +5,12 @@ If a push race is lost, everything is decided again on the new tip. So nothing h
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from task.annotations.writable import LONGEST_NAME, LONGEST_PATH, size
 from task.editors import EDITORS
 from task.editors.file_text import text_of
 from task.editors.state_file import read_state
@@ -58,10 +60,17 @@ def state_path(sub: Subscription) -> str:
     a state file of its own.
     """
     name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
-    home = sub.home
-    if home == "config" or home.startswith("config/"):  # `.image-update/config` is a file: the repository's config
-        home = home.replace("config", "config-folder", 1)
-    return "/".join(part for part in (_STATES, home, f"{name}.state") if part)
+    if size(f"{name}.state") > LONGEST_NAME:
+        name = f"{name[:50]}-{_digest(name)}"
+    first, slash, rest = sub.home.partition("/")
+    if first.casefold() == "config":  # `.image-update/config` is a file: the repository's config
+        first = f"{first}-folder"
+    path = "/".join(part for part in (_STATES, first + slash + rest, f"{name}.state") if part)
+    return path if size(path) <= LONGEST_PATH else f"{_STATES}/{_digest(path)}.state"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_state_path(path: str) -> bool:

@@ -43,7 +43,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
-            snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
+            snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected)
             governed = govern(everyone, snapshot, batch.repository, job)
             snapshot, left = governed.snapshot, {id(ask) for ask in batch.asks}
             asks = tuple(now for ask, now in zip(everyone, governed.asks, strict=True) if id(ask) in left)

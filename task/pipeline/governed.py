@@ -15,11 +15,11 @@ from task.model import Place, Snapshot
 from task.pipeline.ask import Ask
 from task.pipeline.decide import places
 from task.pipeline.job import Job, Wording
-from task.repository_config.config import NO_CONFIG, PATH, governed
+from task.repository_config.config import MISTAKEN, NO_CONFIG, PATH, governed
 from task.repository_config.reading import config_in, of_config
 from task.repository_config.templates import template_in
 
-CONFIG = Place(PATH)
+CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
 
 
 class ReadsMore(Protocol):

@@ -78,7 +78,8 @@ def world_of(
     def registry() -> Registry:
         from task.wiring.registries import registry_of
 
-        secrets = argo.secrets if argo and argo.kind == "cluster" else None
+        # A file may claim any namespace, so with files among the sources, no secret is read.
+        secrets = argo.secrets if argo and set(sources(settings, environ)) == {"cluster"} else None
         return registry_of(settings, environ, log, opened, secrets)
 
     if settings.registry != RegistrySettings() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):

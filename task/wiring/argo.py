@@ -193,7 +193,10 @@ class Argo:
         return found.secret if found else ""
 
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
-        secrets, app = self.secrets(), sub.application
+        app = sub.application
+        if app.origin != self.kind:  # from a file, which may claim any namespace and project
+            return None
+        secrets = self.secrets()
         if sub.credentials.startswith("secret:"):
             return secrets.named(sub.credentials, sub.repo, app.namespace, app.project)
         return secrets.repository(sub.repo, app.project)

@@ -532,6 +532,7 @@ def requests_with(labels: Any) -> dict[str, Any]:
     [
         (requests_with(["deploy", " needs review "]), {}, ("deploy", "needs review")),
         (requests_with(["deploy"]), requests_with(["team"]), ("team",)),
+        (requests_with(["deploy", "deploy ", "team"]), {}, ("deploy", "team")),
         (requests_with(None), {}, ()),
     ],
 )

@@ -79,6 +79,13 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"allow-tags": "glob:x"}, "allow-tags"),
         ({"ignore-tags": "a,["}, "ignore-tags"),
         ({"image-list": "web=ghcr.io/acme/web:>"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:>=1.0,<2"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:>=1.0, <2, !=1.5"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:>=1.0,=1.5"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:1.x,2.x"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:1,*"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web,<2"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:main,2", "web.update-strategy": "digest"}, "image-list"),
         ({"web.update-strategy": "semver:nonsense"}, "web.update-strategy"),
         ({"web.pin-digest": "perhaps"}, "web.pin-digest"),
         ({"write-back-method": "Git"}, "write-back-method"),
@@ -188,6 +195,19 @@ def test_all_problems_of_the_write_back_come_together() -> None:
 def test_a_broken_write_back_is_said_even_where_no_entry_can_be_read() -> None:
     subscribed = subscribe(app({"image-list": "nginx:>=1.0", "write-back-method": "Git"}))
     assert errors(subscribed) == ["image-list", "write-back-method"]
+
+
+def test_only_the_rest_of_a_range_belongs_to_the_entry_before_it() -> None:
+    text = "a=acme/a:>=1.0,<2,b=acme/b:1.x, 3scale/apicast, acme/c, 1password/op"
+    one = subscribe(app({"image-list": text}))
+    assert [sub.entry.image.repository for sub in one.subscriptions] == [
+        "acme/b",
+        "3scale/apicast",
+        "acme/c",
+        "1password/op",
+    ]
+    (flaw,) = one.flaws
+    assert (flaw.text, flaw.hint) == ("a=acme/a:>=1.0", "join constraints with a blank: a=acme/a:>=1.0 <2")
 
 
 def test_one_broken_entry_leaves_the_others_alone() -> None:
