@@ -243,6 +243,34 @@ def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
     assert files.asked == [("https://h/one.git", "main"), ("https://h/two.git", "dev")]
 
 
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("{{index .path.segments 1}}", "web"),  # of its own row
+        ("{{.env}}", "prod"),  # of the first generator's
+        ("{{.env | default `x`}}-{{len .env}}", "prod-4"),
+        ("{{.path.basename}}{{index . `env` | default `-no`}}", "web-no"),  # of both: only its own row is left by then
+    ],
+)
+def test_values_of_a_later_generator_wait_for_what_the_first_cannot_fill(value: str, name: str) -> None:
+    listed = "{list: {elements: [{env: prod}]}}"
+    found = f"{{git: {{repoURL: r, directories: [{{path: apps/*}}], values: {{v: '{value}'}}}}}}"
+    generators = f"[{{matrix: {{generators: [{listed}, {found}]}}}}]"
+    more = "  goTemplateOptions: [missingkey=error]"
+    assert names(made(generators, "{{.values.v}}", Files("apps/web/x"), more=more)) == [name]
+
+
+def test_values_of_a_later_generator_that_cannot_be_filled_at_all_fail_the_set() -> None:
+    found = "{git: {repoURL: r, directories: [{path: apps/*}], values: {v: '{{fail `no`}}'}}}"
+    (trouble,) = made(f"[{{matrix: {{generators: [{{list: {{elements: [{{a: b}}]}}}}, {found}]}}}}]").troubles
+    assert 'failed to replace parameters in generator: failed to pre-resolve Values key "v": ' in trouble.message
+
+
+def test_a_selector_of_a_later_generator_is_not_filled() -> None:
+    second = "{list: {elements: [{b: x}]}, selector: {matchLabels: {b: '{{.a}}'}}}"
+    assert not names(made(f"[{{matrix: {{generators: [{{list: {{elements: [{{a: x}}]}}}}, {second}]}}}}]", "{{.b}}"))
+
+
 @pytest.mark.parametrize("text", ["a: [", "3", "[1]", "a: &a [*a]"])
 def test_a_file_that_is_no_mapping_fails_the_set(text: str) -> None:
     result = made("[{git: {repoURL: r, files: [{path: x.yaml}]}}]", files=Files(**{"x.yaml": text}))
