@@ -72,9 +72,12 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
         line += chunk.count("\n")
 
 
-def plain(text: str) -> Any:
-    """Return the first document of any YAML text, or None for an empty text. Raises `Malformed`."""
-    data = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder().build(events)))
+def plain(text: str, *, exact: bool = False) -> Any:
+    """Return the first document of any YAML text, or None for an empty text. Raises `Malformed`.
+
+    `exact` refuses what readers understand in different ways: explicit tags, and keys that are there twice.
+    """
+    data = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder(exact=exact).build(events)))
     return data[0] if data else None
 
 
@@ -100,7 +103,8 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
 class _DataBuilder:
     """Builds data from an event stream, with a stack and without recursion."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, exact: bool = False) -> None:
+        self.exact = exact
         self.stack: list[tuple[Any, list[Any]]] = []  # container, [pending key] or []
         self.anchors: dict[str, Any] = {}
         self.done: list[Any] = []
@@ -108,6 +112,8 @@ class _DataBuilder:
     def build(self, events: Any) -> Iterator[Any]:
         for event in events:
             kind = type(event).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
+            if self.exact and (tag := getattr(event, "tag", None)):
+                raise Malformed(f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}", "leave the tag out")
             if kind == "ScalarEvent":
                 self._put(self._scalar(event), event.anchor)
             elif kind == "MappingStartEvent":
@@ -140,7 +146,10 @@ class _DataBuilder:
         elif pending:
             container[pending.pop()] = value
         else:
-            pending.append(value if isinstance(value, (str, bool)) or value is None else str(type(value)))
+            key = value if isinstance(value, (str, bool)) or value is None else str(type(value))
+            if self.exact and key in container:
+                raise Malformed(f"the key {str(key)[:100]!r} is there twice", "keep one of them")
+            pending.append(key)
 
     @staticmethod
     def _scalar(event: Any) -> Any:
