@@ -74,12 +74,13 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
         line += chunk.count("\n")
 
 
-def plain(text: str) -> Any:
+def plain(text: str, *, exact: bool = False) -> Any:
     """Return the first document of any YAML text, or None for an empty text. Raises `Malformed`.
 
-    A merge key is a key like any other.
+    A merge key is a key like any other. `exact` refuses what readers understand in different ways: explicit tags, and
+    keys that are there twice.
     """
-    data = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder().build(events)))
+    data = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder(exact=exact).build(events)))
     return data[0] if data else None
 
 
@@ -105,8 +106,9 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
 class _DataBuilder:
     """Builds data from an event stream, with a stack and without recursion."""
 
-    def __init__(self, size: int = 0) -> None:
+    def __init__(self, size: int = 0, *, exact: bool = False) -> None:
         """`size`: the characters of a text whose merge keys are followed, which limit what these may add."""
+        self.exact = exact
         # container, [pending key] or [], and the mapping into which the container is merged
         self.stack: list[tuple[Any, list[Any], dict[Any, Any] | None]] = []
         self.follows, self.left = bool(size), _FEW + size
@@ -116,6 +118,8 @@ class _DataBuilder:
     def build(self, events: Any) -> Iterator[Any]:
         for event in events:
             kind = type(event).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
+            if self.exact and (tag := getattr(event, "tag", None)):
+                raise Malformed(f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}", "leave the tag out")
             if kind == "ScalarEvent":
                 if self._merges(event):
                     self._put(_MERGE, None)
@@ -186,7 +190,10 @@ class _DataBuilder:
                 container[key] = value
         else:
             known = isinstance(value, (str, bool)) or value is None or value is _MERGE
-            pending.append(value if known else str(type(value)))
+            key = value if known else str(type(value))
+            if self.exact and key in container:
+                raise Malformed(f"the key {str(key)[:100]!r} is there twice", "keep one of them")
+            pending.append(key)
 
     @staticmethod
     def _scalar(event: Any) -> Any:

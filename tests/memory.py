@@ -1,6 +1,6 @@
 """A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without processes."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -87,7 +87,16 @@ class Branch:
         changed = [one for one, before in zip(texts, [("", None), *texts], strict=False) if one[1] != before[1]]
         return changed[::-1][:limit]
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> dict[str, list[FileVersion]]:  # noqa: ARG002 - one branch
+    def written(
+        self,
+        branch: str,  # noqa: ARG002 - one branch
+        pages: Iterable[Collection[str]],
+        most: int,
+    ) -> Iterator[dict[str, list[FileVersion]]]:
+        for paths in pages:
+            yield self._written(paths, most)
+
+    def _written(self, paths: Collection[str], most: int) -> dict[str, list[FileVersion]]:
         found: dict[str, list[FileVersion]] = {path: [] for path in paths}
         for number, files in enumerate(self.commits, 1):
             before = self.commits[number - 2] if number > 1 else {}

@@ -390,6 +390,15 @@ def test_good_annotations_have_no_findings() -> None:
     assert lint(annotations) == ()
 
 
+def test_a_plugin_without_a_variable_is_an_error_whatever_helms_keys_say() -> None:
+    annotations = {"image-list": "web=acme/web", "web.helm.image-tag": "image.tag"}
+    (found,) = lint(annotations, kind="Plugin", section="Plugin")
+    assert (found.severity, found.hint.partition(" or ")[0]) == ("error", "write web.plugin.image-tag")
+    assert (
+        lint({**annotations, "web.plugin.image-tag": "TAG"}, kind="Plugin", section="Plugin")[0].severity == "warning"
+    )
+
+
 def test_a_plain_directory_needs_the_manifests_target() -> None:
     found = lint({"image-list": "web=acme/web"}, kind="Directory", section="Directory")
     assert [one.hint for one in found] == ["write write-back-target: manifests"]
@@ -609,7 +618,9 @@ def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: P
             "did you mean updateStrategy?",
         ),
     ]
-    (rule,) = result.json["findings"][5:]
+    idle, rule = result.json["findings"][5:]
+    assert (idle["severity"], idle["line"]) == ("error", 22)
+    assert idle["message"] == f"{at}, applicationRefs[1]: no Application in namespace 'argocd' fits"
     assert (rule["application"], rule["key"], rule["line"]) == (None, "web.allow-tags", 16)
     assert rule["message"].startswith(f"{at}: web.allow-tags: '^v1' is neither")
     assert rule["message"].endswith("(argocd/web-2 and 2 more Applications)")

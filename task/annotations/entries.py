@@ -27,6 +27,7 @@ class EntryReading:
     entry: Entry
     policy: Policy
     keys: Keys
+    plugin: Keys  # the same for an Application of a plugin
     flaws: tuple[Flaw, ...]
     broken: bool  # whether there is an error, not only a warning
     managed: tuple[str, ...]  # the names in an override file that belong to this entry
@@ -73,10 +74,11 @@ class _Reader:
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.value!r} has a blank inside an index"
                 self.flaws.append(flaw_of(self.entry, Faulty(setting.key, setting.value, message, f"write {fixed}")))
+        plugin = Keys(*(self._get(f"plugin.image-{part}").value for part in ("name", "tag", "spec")))
         names = Keys(
-            name=self._get("helm.image-name").value or self._get("plugin.image-name").value,
-            tag=self._get("helm.image-tag").value or self._get("plugin.image-tag").value,
-            spec=self._get("helm.image-spec").value or self._get("plugin.image-spec").value,
+            name=self._get("helm.image-name").value,
+            tag=self._get("helm.image-tag").value,
+            spec=self._get("helm.image-spec").value,
             kustomize_name=self._get("kustomize.image-name").value,
             manifests_name=self._get("manifests.image-name").value,
             digest=self._get("helm.image-digest").value,
@@ -95,9 +97,15 @@ class _Reader:
             entry=self.entry,
             policy=policy,
             keys=names,
+            plugin=plugin,
             flaws=tuple(self.flaws),
             broken=any(flaw.severity == "error" for flaw in self.flaws),
-            managed=(*helm, self.entry.image.identity, *kustomize),
+            managed=(
+                *helm,
+                *filter(None, (plugin.name, plugin.tag, plugin.spec)),
+                self.entry.image.identity,
+                *kustomize,
+            ),
             strategy=known,
         )
 

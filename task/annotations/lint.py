@@ -504,6 +504,15 @@ def _targets(app: Application, asked: Iterable[Subscription]) -> Iterator[Findin
         if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
             message = f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the source's path"
             yield _finding(app, "write-back-target", "error", message, f"write helmvalues:/{root}")
+        if sub.source.kind == "Plugin" and sub.target in ("override", "file") and not (sub.keys.tag or sub.keys.spec):
+            alias = sub.entry.alias or "<alias>"
+            yield _finding(
+                app,
+                "image-list",
+                "error",
+                f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would go nowhere",
+                f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's name",
+            )
         if sub.target == "override" and sub.source.kind == "Directory" and sub.method == "git":
             yield _finding(
                 app,

@@ -88,7 +88,7 @@ def _subscriptions(
             entry=reading.entry,
             # A signature belongs to a digest, so the digest has to be written.
             policy=replace(reading.policy, pin_digest=True) if key else reading.policy,
-            keys=reading.keys,
+            keys=reading.plugin if where.of_plugin else reading.keys,
             source=where.source,
             target=where.target,
             path=where.path,

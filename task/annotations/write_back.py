@@ -53,6 +53,11 @@ class Where:
     fallbacks: tuple[str, ...] = ()
     home: str = ""  # the folder of the first target that goes to the same branch, for the state file's path
 
+    @property
+    def of_plugin(self) -> bool:
+        """Whether variables of a plugin are written, so that Helm's keys mean nothing."""
+        return self.source.kind == "Plugin" and self.target in ("override", "file")
+
 
 def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
     """Return all write-back targets of an Application.

@@ -28,6 +28,7 @@ _KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _CLUSTER = "read what it deploys with --applications cluster"
 _BRANCH = f"name a branch in targetRevision, or {_CLUSTER}"
 _URL = f"write a URL that this step can reach into repoURL, give --rewrite-url, or {_CLUSTER}"
+_NO_URL = f"write repoURL into its source, or {_CLUSTER}"
 _PATH = f"correct the path in its source, or {_CLUSTER}"
 _IF_ANY = "if they deploy Applications, read these with --applications cluster; otherwise, nothing is missing"
 _LONGEST = 200  # characters of a path in a message
@@ -300,6 +301,8 @@ def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:
     for parent, one in found:
         if one.why == "outside":
             yield _not_followed(parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository")
+        if one.why == "no repoURL":
+            yield replace(_not_followed(parent, "its source has no repoURL"), hint=_NO_URL)
     for why, what in _NO_FOLDERS.items():
         parents = [parent for parent, one in found if one.why == why]
         if parents:

@@ -67,7 +67,8 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
     try:
         typed = list(_items(load_all(document.text)[document.number], where))
     except Malformed as error:
-        return [Found({}, where, f"{where}: {error.message}", "fix the file; its other documents are used")]
+        hint = error.hint or "fix the file; its other documents are used"
+        return [Found({}, where, f"{where}: {error.message}", hint)]
     return [new if new.item.get("kind") == "ApplicationSet" else old for old, new in zip(items, typed, strict=True)]
 
 

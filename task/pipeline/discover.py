@@ -134,7 +134,9 @@ def discovered(manifests: Iterable[FoundManifest], scope: Scope, locate: Locate)
     if updaters:
         ours = [one for one in updaters if is_image_updater(one.item)]
         items, origins = [one.item for one in ours], [one.origin for one in ours]
-        apps, more = configure(apps, items, scope.defaults.argocd_namespace, origins)
+        # A cluster is asked only for what the narrowing options leave.
+        complete = scope.narrow == Narrow()
+        apps, more = configure(apps, items, scope.defaults.argocd_namespace, origins, complete=complete)
         problems += more
     annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
     return Discovered(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,8 +54,10 @@ class Repository(Protocol):
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist."""
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """Return the last versions of each file, newest first, at most `most` of each. All come from one fetch."""
+    def written(
+        self, branch: str, pages: Sequence[Collection[str]], most: int
+    ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
+        """Yield, for each page of paths, the last versions of its files, newest first, at most `most` of each."""
 
     def branches(self, beginnings: Collection[str]) -> Sequence[str]:
         """Return the names of all branches with one of these prefixes."""

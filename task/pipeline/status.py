@@ -26,6 +26,8 @@ from task.pipeline.ports import Batch, World
 from task.pipeline.questions import question_about
 from task.pipeline.scan import scanned
 
+_PAGE = 500  # images whose history is in memory at a time
+
 
 @dataclass(frozen=True)
 class Look:
@@ -137,10 +139,14 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
     if look.builds and rows:
         most = versions_to_read(look.builds)
         try:
-            versions = batch.repository.written(
-                snapshot.branch, tuple(path for row in rows for path in paths_of(row)), most
-            )
-            rows = [with_history(row, snapshot, versions, look.builds, job.terms) for row in rows]
+            pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
+            paths = [tuple(path for row in page for path in paths_of(row)) for page in pages]
+            written = batch.repository.written(snapshot.branch, paths, most)
+            rows = [
+                with_history(row, snapshot, versions, look.builds, job.terms)
+                for page, versions in zip(pages, written, strict=True)
+                for row in page
+            ]
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
             problems.append(Problem("", error.rule, because, error.hint, exit=int(error.exit)))

@@ -300,6 +300,24 @@ def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
     assert set(subs[0].managed) == {"image.name", "a.tag", "image.tag", "docker.io/acme/a", "docker.io/acme/b"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "target", "keys"),
+    [
+        ("Plugin", "", Keys(tag="TAG")),
+        ("Plugin", ".argocd-source-web.yaml", Keys(tag="TAG")),
+        ("Plugin", "helmvalues:/values.yaml", Keys(name="image.name", tag="image.tag")),
+        ("Helm", "", Keys(name="image.name", tag="image.tag")),
+        ("", "", Keys(name="image.name", tag="image.tag")),
+    ],
+)
+def test_a_plugin_gets_only_its_own_variables_and_helm_only_its_parameters(kind: Any, target: str, keys: Keys) -> None:
+    source = Source("https://git.example/x.git", "apps/web", "main", kind=kind)
+    names = {"helm.image-name": "image.name", "helm.image-tag": "image.tag", "plugin.image-tag": "TAG"}
+    asked = app({"image-list": "a=acme/a", "write-back-target": target, **names}, sources=(source,))
+    assert [sub.keys for sub in subscribe(asked).subscriptions] == [keys]
+    assert "TAG" in subscribe(asked).subscriptions[0].managed
+
+
 def test_no_annotation_at_all_asks_for_nothing() -> None:
     assert subscribe(parse_application({"metadata": {"name": "x"}})) == Subscribed(
         parse_application({"metadata": {"name": "x"}}), (), ()

@@ -291,6 +291,16 @@ def test_a_path_that_is_no_folder_is_told(tmp_path: Path, below: Below, path: st
     assert (found.severity, found.advice, bool(found.hint)) == ("warning", True, True)
 
 
+def test_a_source_without_a_repository_is_told(below: Below) -> None:
+    (found,) = below.of(app("root", "", "apps"))
+    assert found.problem == "what argocd/root deploys is not followed: its source has no repoURL"
+    assert (found.severity, found.advice, found.hint.partition(",")[0]) == (
+        "warning",
+        True,
+        "write repoURL into its source",
+    )
+
+
 def test_charts_from_helm_repositories_are_told_in_one_line(tmp_path: Path, below: Below) -> None:
     charts = {f"apps/{at}.yaml": app(str(at), "https://charts", "", chart="web") for at in range(7)}
     repo = bare_repo(tmp_path, charts)

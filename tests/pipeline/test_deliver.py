@@ -1,6 +1,6 @@
 """The loop of one branch, with a repository and a world made of a few lines."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -66,8 +66,14 @@ class Repository:
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - no history
         return ()
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> dict[str, list[FileVersion]]:  # noqa: ARG002 - no history
-        return {path: [] for path in paths}
+    def written(
+        self,
+        branch: str,  # noqa: ARG002 - no history
+        pages: Iterable[Collection[str]],
+        most: int,  # noqa: ARG002
+    ) -> Iterator[dict[str, list[FileVersion]]]:
+        for paths in pages:
+            yield {path: [] for path in paths}
 
     def branches(self, beginnings: Collection[str]) -> list[str]:  # noqa: ARG002 - nobody asks
         return []

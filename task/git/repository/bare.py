@@ -7,7 +7,7 @@ It keeps what it has fetched, so that another attempt after a lost race costs li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -157,11 +157,14 @@ class BareRepository:
         self._histories.append(History(self._another(), name, path, limit))
         return self._histories[-1]
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """Return the versions of many files, newest first, from one fetch of the last commits. See `versions_of`."""
+    def written(
+        self, branch: str, pages: Sequence[Collection[str]], most: int
+    ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
+        """Yield the versions of each page of files, newest first, from one fetch of commits. See `versions_of`."""
         remote = self._another()
         try:
-            return versions_of(remote, base_branch_name(branch), tuple(dict.fromkeys(paths)), most)
+            of_files = [tuple(dict.fromkeys(paths)) for paths in pages]
+            yield from versions_of(remote, base_branch_name(branch), of_files, most)
         finally:
             remote.close()
 
