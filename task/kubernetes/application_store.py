@@ -17,6 +17,7 @@ from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.pods import nodes, workloads
 
 Operation = Mapping[str, Any]  # of a JSON patch
+_PODS_HINT = {"hint": "the step may not list pods, which say more: apply rbac/pods.yaml"}
 _MOST_PODS = 2_000  # pods of one namespace that are examined
 _TRIES = 4  # attempts to request a refresh while others change the object
 REFRESH = "argocd.argoproj.io/refresh"
@@ -164,9 +165,9 @@ class ClusterApplications:
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the unhealthy pods if they may be listed. Only Argo CD has the whole resource tree."""
+        """Return the unhealthy pods, or a hint if they may not be listed. Only Argo CD has the whole resource tree."""
         if self._blind:
-            return {}
+            return _PODS_HINT
         application = self.get_application(namespace, name)
         found: list[Mapping[str, Any]] = []
         for where, owners in workloads(application).items():
@@ -174,7 +175,7 @@ class ClusterApplications:
                 found += nodes(islice(self._cluster.list(PODS, where, full=True), _MOST_PODS), owners)
             except ForbiddenError:
                 self._blind = True
-                return {}
+                return _PODS_HINT
         return {"nodes": found}
 
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it

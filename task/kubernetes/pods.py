@@ -61,13 +61,33 @@ def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
 
 
 def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or about to start."""
+    """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or about to start.
+
+    A container that crashed is unhealthy until it is ready, although it runs again in between.
+    """
     for name in ("initContainerStatuses", "containerStatuses"):
         for one in mappings(status.get(name)):
             waits = mapping(mapping(one.get("state")).get("waiting"))
             reason = str(waits.get("reason") or "")
-            if reason and reason not in _STARTING:
-                return reason, str(waits.get("message") or "")
+            waits_for_good = bool(reason) and reason not in _STARTING
+            crash = "" if one.get("ready") is True else _crash(one)
+            if waits_for_good or crash:
+                told = [str(waits.get("message") or reason)] if waits_for_good else []
+                return reason if waits_for_good else "Error", "; ".join((*told, *filter(None, [crash])))
     if status.get("phase") == "Failed":
         return str(status.get("reason") or "Failed"), str(status.get("message") or "")
     return "", ""
+
+
+def _crash(container: Mapping[str, Any]) -> str:
+    """Return how the container ended the last time, if that was a failure: "container web ended with exit code 1"."""
+    for state in ("state", "lastState"):
+        ended = mapping(mapping(container.get(state)).get("terminated"))
+        if code := ended.get("exitCode"):
+            reason = str(ended.get("reason") or "")
+            why = "" if reason in ("", "Error") else f" ({reason})"
+            message = str(ended.get("message") or "")
+            return (
+                f"container {container.get('name')} ended with exit code {code}{why}{f': {message}' if message else ''}"
+            )
+    return ""

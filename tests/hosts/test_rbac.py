@@ -112,6 +112,11 @@ def test_argo_cds_credentials_are_granted_by_a_file_of_their_own(api: Kubernetes
             credentials(api)
 
 
+def pods(api: KubernetesApi) -> None:
+    """What tells why pods do not start."""
+    list(account(api).list(client.PODS, "web", full=True))
+
+
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_whole_run_needs_no_more(api: KubernetesApi, tmp_path: Path, host: str) -> None:
     """Finding, credentials, live write-back, Events and a refresh, by the command itself."""
@@ -161,6 +166,7 @@ def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, An
         ("namespace", lambda api: the_work(api, ("argocd",))),
         ("cluster", lambda api: the_work(api, ())),
         ("credentials", credentials),
+        ("pods", pods),
     ],
 )
 def test_no_grant_is_left_over(
@@ -177,7 +183,7 @@ def test_no_grant_is_left_over(
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("name", ["namespace", "cluster", "credentials"])
+@pytest.mark.parametrize("name", ["namespace", "cluster", "credentials", "pods"])
 def test_nothing_is_granted_wholesale(host: str, name: str) -> None:
     for document in manifests(host, name):
         for rule in document.get("rules", ()):
