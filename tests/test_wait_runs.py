@@ -66,6 +66,17 @@ def by_hand(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [old(manual), at(manual, "OutOfSync", "Healthy", revision=tip)]
 
 
+def paused(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    """A canary that waits for a person."""
+    canary = [resource("Rollout", "web", "Suspended", "CanaryPauseStep", group="argoproj.io", namespace="web")]
+    done = operated(revision=tip)
+    both = [*NEW, *OLD_ONE["images"]]
+    return [
+        *rollout(one, tip),
+        at(one, "Synced", "Suspended", revision=tip, compared=14, operation=done, resources=canary, images=both),
+    ]
+
+
 def stuck(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return rollout(one, tip)[:3]
 

@@ -71,6 +71,17 @@ def _cleaned(message: str) -> str:
     return _FILE.sub("", message).strip().removesuffix(".")
 
 
+def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
+    """Return the unhealthy pods younger than `since`, each with the reason."""
+    found = []
+    for node in mappings(tree.get("nodes")):
+        health = mapping(node, "health")
+        young = text(node, "kind") == "Pod" and text(node, "createdAt") >= since
+        if young and text(health, "status") == "Degraded" and (message := text(health, "message")):
+            found.append(said(_named(node, message)))
+    return tuple(found)
+
+
 def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the pods younger than `since` whose image cannot be pulled."""
     found = []

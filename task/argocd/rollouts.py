@@ -82,7 +82,7 @@ class Row:
     because: str
     hint: str = ""
     seconds: float = 0.0  # since the wait began
-    warning: str = ""  # about a successful rollout
+    warning: str = ""  # about a rollout that is no failure
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
 
     @property
@@ -118,6 +118,7 @@ class _Watch:
         self.refused = 0  # how often in a row the API refused
         self.error: TaskError | None = None
         self.begun = False  # whether the sync of the wanted revision has begun
+        self.pods = ""  # what was wrong with its pods when they were last seen unhealthy
 
 
 class Rollouts:
@@ -248,6 +249,7 @@ class Rollouts:
     def _settle(self, watch: _Watch, found: Rollout) -> None:
         """Show a state, or first let a later look confirm it."""
         watch.stale, watch.begun = found.stale or not found.sure, found.begun
+        watch.pods = found.pods or watch.pods
         confirmed = False
         if watch.suspected:
             first, seen = watch.suspected
@@ -276,7 +278,10 @@ class Rollouts:
                 self._show(watch, first.state, first.because, first.hint)
             else:
                 hint = watch.row.hint or "see the Application in Argo CD, or wait longer"
-                self._show(watch, "timed-out", watch.row.because, hint)
+                # A container that crashes again and again runs in between, and then nothing else names the cause.
+                earlier = watch.pods if watch.pods not in watch.row.because else ""
+                because = f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because
+                self._show(watch, "timed-out", because, hint)
 
 
 def _bare(error: TaskError, watch: _Watch) -> str:

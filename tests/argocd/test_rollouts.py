@@ -21,7 +21,7 @@ from task.kubernetes.application_store import ClusterApplications
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
-from task.wiring.waiting import judge_of
+from task.wiring.waiting import judge_of, rollout_error
 
 APP = application()
 MANUAL = application(syncPolicy={})
@@ -122,6 +122,7 @@ def test_no_moment_before_the_end_is_taken_for_it(server: ArgoCDServer, length: 
     assert ends(waiting)[-1][0] == "timed-out"
 
 
+CREATED = "2026-11-21T06:00:12Z"  # since the sync began
 IMAGE = 'Back-off pulling image "ghcr.io/acme/web:1.2.4"'
 HOOK = applied("Job", "migrate", "backoff limit", hookType="PreSync", hookPhase="Failed")
 FAILED = operated("Failed", message="tasks failed", resources=[HOOK])
@@ -165,9 +166,7 @@ def test_what_is_degraded_for_a_moment_is_no_failure(server: ArgoCDServer) -> No
 def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(server: ArgoCDServer) -> None:
     starts = [at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50)]
     server.add(*ROLLOUT, *starts)
-    server.trees["argocd", "web"] = {
-        "nodes": [resource("Pod", "web-1", "Degraded", IMAGE, createdAt="2026-11-21T06:00:12Z")]
-    }
+    server.trees["argocd", "web"] = {"nodes": [resource("Pod", "web-1", "Degraded", IMAGE, createdAt=CREATED)]}
     last = ends(rollouts(server))[-1]
     assert last == ("failed", f"the image cannot be pulled: Pod web-1: {IMAGE}")
     assert len(server.asked("GET", "/resource-tree")) < len(server.asked("GET", "/web"))
@@ -210,6 +209,30 @@ def test_what_is_suspected_at_the_time_out_is_said(server: ArgoCDServer) -> None
     server.add(OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK))
     state, because = ends(rollouts(server, pace=Pace(limit=10)))[-1]
     assert (state, "progress deadline" in because) == ("failed", True)
+
+
+def test_the_time_out_remembers_why_a_pod_crashed(server: ArgoCDServer) -> None:
+    """A container that crashes again and again runs in between, and the last look may see just that."""
+    server.add(
+        OLD_STATE, *(at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50))
+    )
+    crashes = resource("Pod", "web-1", "Degraded", "back-off 10s restarting failed container", createdAt=CREATED)
+    older = resource("Pod", "web-0", "Degraded", "back-off 5m0s", createdAt="2026-11-21T05:00:00Z")
+    server.trees["argocd", "web"] = {"nodes": [crashes, older]}
+    waiting = rollouts(server, pace=Pace(limit=60))
+    for sight in waiting.sights():
+        if "back-off" in sight.rows[0].because:
+            server.trees["argocd", "web"] = {"nodes": [{**crashes, "health": {"status": "Healthy"}}]}
+    (row,) = waiting.rows
+    because = "synced, progressing; earlier: Pod web-1: back-off 10s restarting failed container"
+    assert (row.state, row.because) == ("timed-out", because)
+
+
+def test_a_paused_canary_ends_the_wait(server: ArgoCDServer) -> None:
+    server.add(*ROLLOUT, at(APP, "Synced", "Suspended", compared=13, operation=DONE))
+    waiting = rollouts(server)
+    assert ends(waiting)[-1] == ("paused", "paused, and not healthy yet")
+    assert rollout_error(waiting.rows, waiting.errors) is None
 
 
 FAULTS = [Fault(503), Fault(0), Fault(429), Fault(502, "<html>"), Fault(500, '{"code":13,"message":"redis"}')]
