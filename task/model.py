@@ -556,6 +556,7 @@ class Decision:
     source: str = ""  # namespace/name of the Application whose version is promoted
     created: str = ""  # the values file that did not exist
     misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
+    owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
 
 
 @dataclass(frozen=True)

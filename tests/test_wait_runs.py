@@ -315,6 +315,36 @@ def test_a_patched_application_is_waited_for(server: ArgoCDServer) -> None:
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
 
 
+def test_a_patch_that_its_owner_takes_back_is_6(server: ArgoCDServer) -> None:
+    """The ApplicationSet writes the old spec again, and the pods of the patch still run for a moment."""
+    one = versioned(live_app("web"))
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSet", "name": "gen", "uid": "5"}
+    one["metadata"]["ownerReferences"] = [owner]
+    before = old(one)
+    before["status"] |= one["status"]
+    server.add(before)
+    server.others["applicationsets", "argocd", "gen"] = {"spec": {"generators": []}}
+    seconds = iter(range(14, 60))
+
+    class TakenBack(dict[tuple[str, str], list[dict[str, Any]]]):
+        def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+            found = super().__getitem__(key)
+            if any("refresh" in request.query for request in server.asked("GET")):
+                done = operated(revision=OLD)
+                done["syncResult"]["source"] = one["spec"]["source"]
+                state = at(one, "Synced", "Healthy", revision=OLD, compared=next(seconds), operation=done, images=NEW)
+                found[:] = [state]
+            return found
+
+    server.plays = TakenBack(server.plays)
+    result = waiting(server, "--wait-timeout", "4")
+    assert (result.code, result.json["status"]) == (6, "failed"), result.stderr
+    (warning, error) = sorted(result.json["errors"], key=lambda found: found["severity"] == "error")
+    assert warning["message"].startswith("ApplicationSet gen takes the patch back")
+    gone = f"the live Application no longer has {WEB}:1.1.0: ApplicationSet gen took the patch back"
+    assert error["message"] == gone
+
+
 def test_files_need_to_know_whom_to_ask(tmp_path: Path, server: ArgoCDServer) -> None:
     repo = played(server, tmp_path, web=good)
     apps = tmp_path / "apps.json"

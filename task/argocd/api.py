@@ -145,6 +145,12 @@ class ArgoCDApi:
         right = self._right("get", namespace, name)
         return self._get(f"{_path(name)}/syncwindows", self._where(namespace), *right)
 
+    def application_set(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return an ApplicationSet."""
+        where = {"appsetNamespace": namespace} if namespace else {}
+        right = f"applicationsets, get, <project>/{name}"
+        return self._get(f"/api/v1/applicationsets/{path_part(name)}", where, right, f"ApplicationSet {name}")
+
     def web(self) -> str:
         """Return the URL of the user interface, from Argo CD's settings, else the API's if people can reach it.
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from task.argocd.owners import set_of, step_of
 from task.argocd.rollout_causes import (
     NOTHING,
     conditions,
@@ -29,7 +30,7 @@ from task.plain_data import mappings
 
 __all__ = ["ROLLED_OUT", "Rollout", "State", "Wanted", "blocks", "judge", "later"]
 
-Wants = Literal["", "tree", "windows"]
+Wants = Literal["", "tree", "windows", "owner"]
 State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
 ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are no error
 REFRESH = "argocd.argoproj.io/refresh"
@@ -73,8 +74,9 @@ def judge(
     wanted: Wanted,
     tree: Mapping[str, Any] = NOTHING,
     windows: Mapping[str, Any] = NOTHING,
+    owner: Mapping[str, Any] = NOTHING,
 ) -> Rollout:
-    """Return the state of the rollout. `tree` (resources) and `windows` (sync windows) make it more precise.
+    """Return the state of the rollout. `tree` (resources), `windows` (sync) and `owner` (its ApplicationSet) help.
 
     Anything older than the wanted revision never counts, neither as a success nor as a failure.
     """
@@ -94,7 +96,7 @@ def judge(
         if status == "Synced":
             answer = _synced(view)
         elif status == "OutOfSync":
-            answer = _out_of_sync(view, windows)
+            answer = _out_of_sync(view, windows, owner)
         else:
             answer = Rollout("progressing", "its sync status is not known yet", stale=True)
     revision = ", ".join(revisions_of(view.sync))
@@ -259,10 +261,18 @@ def _unpulled(view: View) -> Rollout | None:
     return Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False) if pulls else None
 
 
-def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
+def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any]) -> Rollout:
     automated = mapping(mapping(view.item, "spec"), "syncPolicy").get("automated")
     if not isinstance(automated, dict) or automated.get("enabled") is False:
-        return Rollout("needs-sync", "auto-sync is off: someone must sync it", "argocd app sync, or Sync in the UI")
+        if step := step_of(owner, view.item):
+            return Rollout(
+                "waiting", step, "see the ApplicationSet's status, or wait longer", stale=True, wants="owner"
+            )
+        hint = "argocd app sync, or Sync in the UI"
+        if unread := set_of(view.item) if not owner else "":
+            hint += f"; if ApplicationSet {unread} has a RollingSync, let the step get applicationsets.argoproj.io"
+        wants: Wants = "owner" if unread else ""
+        return Rollout("needs-sync", "auto-sync is off: someone must sync it", hint, sure=not unread, wants=wants)
     resources = [one for one in mappings(view.status.get("resources")) if text(one, "status") == "OutOfSync"]
     names = listed([f"{text(one, 'kind')} {text(one, 'name')}" for one in resources])
     if resources and not automated.get("prune") and all(one.get("requiresPruning") is True for one in resources):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from task import shutdown
+from task.argocd.owners import set_of
 from task.argocd.rollout import Rollout
 from task.errors import AbsentError, SourceDownError, SourceError, TaskError
 from task.http import Limits
@@ -42,9 +43,12 @@ class RolloutApi(Protocol):
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the sync windows, or {} if unknown."""
 
+    def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the ApplicationSet. Raises `SourceError`."""
 
-# (Application, time after which comparisons count, resource tree, sync windows) → state of the rollout
-Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any]], Rollout]
+
+# (Application, time after which comparisons count, resource tree, sync windows, ApplicationSet) → state of the rollout
+Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Rollout]
 
 
 @dataclass(frozen=True)
@@ -235,16 +239,21 @@ class Rollouts:
 
     def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
         judge, since = watch.awaited.judge, watch.since or ""
-        found = judge(item, since, NOTHING, NOTHING)
+        found = judge(item, since, NOTHING, NOTHING, NOTHING)
         if not found.wants:
             return found
         if self._now() >= watch.explain_at:
             watch.explain_at = self._now() + self._pace.explain
-            ask = self._api.resource_tree if found.wants == "tree" else self._api.sync_windows
             watch.details[found.wants] = NOTHING
             with suppress(SourceError):  # it only makes the answer more precise
-                watch.details[found.wants] = ask(watch.awaited.namespace, watch.awaited.name)
-        return judge(item, since, watch.details.get("tree", NOTHING), watch.details.get("windows", NOTHING))
+                watch.details[found.wants] = self._detail(found.wants, watch.awaited, item)
+        return judge(item, since, *(watch.details.get(name, NOTHING) for name in ("tree", "windows", "owner")))
+
+    def _detail(self, what: str, awaited: Awaited, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        if what == "owner":
+            return self._api.application_set(awaited.namespace, set_of(item))
+        ask = self._api.resource_tree if what == "tree" else self._api.sync_windows
+        return ask(awaited.namespace, awaited.name)
 
     def _settle(self, watch: _Watch, found: Rollout) -> None:
         """Show a state, or first let a later look confirm it."""

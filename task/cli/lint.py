@@ -18,11 +18,14 @@ from task.cli.records import settings_of
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
 from task.errors import Exit, UsageError
-from task.model import Subscription
+from task.model import Application, Subscription
 from task.output.log import Log
 from task.output.stdout import say
+from task.pipeline.cautions import taken_back
 from task.pipeline.discover import Discovered, FoundManifest, Scope, discovered
+from task.pipeline.live import owner_of
 from task.pipeline.overlooked import unknown_names
+from task.pipeline.ports import World
 from task.settings import Settings
 from task.text import counted, exact_json, printable, without_logins
 from task.wiring import world_of
@@ -120,6 +123,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
+        taken = list(_taken_back(found.applications, scope, world))
         written = [] if world.passed_over() else _written(found, scope)
         placed: list[Placed] = list(config_findings(settings.applications, written, world.locate))
     finally:
@@ -153,7 +157,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     told = told_once((*found.applications, *found.templates), scope.defaults)
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in written if sub.application.key not in outside)
-    placed += [(one, *_place(one, settings.annotation_prefix, texts)) for one in told]
+    placed += [(one, *_place(one, settings.annotation_prefix, texts)) for one in (*told, *taken)]
     for release in found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
@@ -161,6 +165,15 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "", texts)))
     return placed + [(one, *_place(one, "", texts)) for one in on_hold], read
+
+
+def _taken_back(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
+    """Yield a warning for each live Application whose owner would take a patch back."""
+    for app in apps:
+        live = [sub for sub in subscribe(app, scope.defaults).subscriptions if sub.method == "argocd"]
+        if live and (owner := owner_of(live[0], world)):
+            value = app.annotations.get("write-back-method", "")
+            yield Finding(app.key, "write-back-method", value, "warning", *taken_back(owner), app.origin)
 
 
 def _written(found: Discovered, scope: Scope) -> list[Subscription]:

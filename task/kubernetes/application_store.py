@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
-from task.kubernetes.client import APPLICATIONS, PODS, Resource
+from task.kubernetes.client import APPLICATION_SETS, APPLICATIONS, PODS, Resource
 from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.pods import nodes, workloads
 
@@ -181,3 +181,7 @@ class ClusterApplications:
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
         """Return nothing, because reading AppProjects needs more rights."""
         return {}
+
+    def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the ApplicationSet, or {} if it is gone."""
+        return self._cluster.get(APPLICATION_SETS, namespace, name) or {}

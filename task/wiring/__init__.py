@@ -147,6 +147,7 @@ def world_of(
         comments=lambda repo: forges().comments(repo),
         deployments=lambda repo: forges().deployments(repo),
         page=argo.page if argo else lambda _application: "",
+        taken_back_by=argo.taken_back_by if argo else lambda _manifest, _field: "",
         live=argo.live if argo and argo.kind else None,
         follow=follow,
         follow_back=follow_back,

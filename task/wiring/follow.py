@@ -21,7 +21,7 @@ from task.pipeline.undo import not_undone
 from task.settings import Settings
 from task.urls import normal_url, without_login
 from task.wiring.argo import Argo
-from task.wiring.expecting import Repositories, expected
+from task.wiring.expecting import Repositories, expected, reverted
 from task.wiring.forges import ForgeClients
 from task.wiring.merging import Merges
 from task.wiring.waiting import Descends, all_of, holding, judge_of, watch
@@ -214,7 +214,8 @@ class Follow:
     def _judge(self, one: Landed) -> Judge:
         """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
         if not one.commit:
-            return judge_of(lambda _any: True, spec=True)
+            patched = judge_of(lambda _any: True, spec=True)
+            return lambda item, *seen: reverted(one.decisions, item) or patched(item, *seen)
         sub = one.decisions[0].subscription
         return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
 

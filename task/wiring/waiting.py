@@ -51,7 +51,7 @@ def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool
     def ours(other: str) -> bool:
         return same(repository, other)
 
-    return lambda item, since, tree, windows: judge(item, Wanted(accepts, since, ours, spec), tree, windows)
+    return lambda item, since, *seen: judge(item, Wanted(accepts, since, ours, spec), *seen)
 
 
 def same(repository: str, other: str) -> bool:

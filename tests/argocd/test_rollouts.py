@@ -1,12 +1,13 @@
 """Whole plays against Argo CD's API: when the wait ends, how, and what is shown meanwhile."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import NEW, OLD, application, applied, at, operated, resource
-from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
+from fakes.kubernetes_api import APPLICATION_SETS, APPLICATIONS, KubernetesApi, running
 
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
@@ -63,6 +64,11 @@ def server() -> Iterator[ArgoCDServer]:
 def api_of(server: ArgoCDServer) -> ArgoCDApi:
     connection = Connection(server.address, Secret("good-token"), plaintext=True)
     return ArgoCDApi(connection, {}, limits=Limits(tries=1, silence=5))
+
+
+def cluster_of(cluster: KubernetesApi) -> ClusterApplications:
+    config = Kubeconfig("test", "argocd", Server(cluster.url), User(token=Secret("admin-token")))
+    return ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
 
 
 @pytest.fixture
@@ -177,6 +183,43 @@ def test_a_sync_window_is_found(server: ArgoCDServer) -> None:
     server.windows["argocd", "web"] = {"activeWindows": [{"kind": "deny"}], "assignedWindows": [{"kind": "deny"}]}
     state, because = ends(rollouts(server))[-1]
     assert (state, "sync window" in because) == ("needs-sync", True)
+
+
+OWNED = {
+    "ownerReferences": [{"kind": "ApplicationSet", "name": "gen", "apiVersion": "argoproj.io/v1alpha1", "uid": "5"}]
+}
+CHILD = {**MANUAL, "metadata": {**MANUAL["metadata"], **OWNED}}
+STEPS = [{"application": "web", "step": "2", "status": "Waiting", "message": "it is not its turn"}]
+
+
+@pytest.mark.parametrize("kind", ["argocd", "cluster"])
+def test_an_application_of_a_rolling_sync_waits_for_its_step(
+    server: ArgoCDServer, cluster: KubernetesApi, kind: str
+) -> None:
+    states = [at(CHILD, "Synced", "Healthy", revision=OLD, compared=3), at(CHILD, "OutOfSync", "Healthy")]
+    owner = {"spec": {"strategy": {"type": "RollingSync"}}, "status": {"applicationStatus": STEPS}}
+    if kind == "argocd":
+        server.add(*states, *[states[1]] * 5, at(CHILD, "Synced", "Healthy", compared=13, operation=DONE))
+        server.others["applicationsets", "argocd", "gen"] = owner
+        seen = ends(rollouts(server))
+        assert seen[-1][0] == "synced-and-healthy"
+    else:
+        seconds = itertools.chain(range(10, 59), itertools.repeat(59))
+        cluster.before = lambda _asked: cluster.add(
+            APPLICATIONS, at(CHILD, "OutOfSync", "Healthy", compared=next(seconds))
+        )
+        cluster.add(APPLICATION_SETS, {"metadata": {"name": "gen"}, **owner})
+        seen = ends(rollouts(cluster_of(cluster), pace=Pace(limit=30)))
+        assert seen[-1][0] == "timed-out"
+    waits = "it waits for its step in the RollingSync of ApplicationSet gen: step 2, status Waiting, it is not its turn"
+    assert any(because == waits for _, because in seen)
+
+
+def test_without_the_right_to_read_the_set_the_right_is_named(server: ArgoCDServer) -> None:
+    server.add(*(at(CHILD, "OutOfSync", "Healthy", compared=second) for second in range(10, 40)))
+    waiting = rollouts(server)
+    assert ends(waiting)[-1] == ("needs-sync", "auto-sync is off: someone must sync it")
+    assert "let the step get applicationsets.argoproj.io" in waiting.rows[0].hint
 
 
 def test_nothing_to_apply_is_a_success_after_a_second_look(server: ArgoCDServer) -> None:
@@ -333,8 +376,7 @@ def test_one_that_goes_away_meanwhile(
 
 def test_one_that_goes_away_meanwhile_in_a_cluster(cluster: KubernetesApi) -> None:
     cluster.add(APPLICATIONS, RUNS)
-    config = Kubeconfig("test", "argocd", Server(cluster.url), User(token=Secret("admin-token")))
-    api = ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
+    api = cluster_of(cluster)
     waiting = rollouts(api)
     for number, _ in enumerate(waiting.sights()):
         if number == 1:

@@ -75,6 +75,8 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.plays: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.trees: dict[tuple[str, str], dict[str, Any]] = {}
         self.windows: dict[tuple[str, str], dict[str, Any]] = {}
+        # ApplicationSets and AppProjects that the token may get, as their kind in the API and (namespace, name)
+        self.others: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.hidden: set[tuple[str, str]] = set()  # (namespace, name) that the token may not get
         self.frozen: set[tuple[str, str]] = set()  # (namespace, name) that it may not update
         self.faults: list[Fault] = []
@@ -185,6 +187,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._logged_in(asked)
             raw = urlsplit(self.path).path.removeprefix(api)
             parts = [unquote(one) for one in raw.split("/")]
+            if parts[0] in ("applicationsets", "projects"):
+                return 200, self._other(asked, *parts[:2]), {}
             if parts[0] != "applications":
                 return 404, "Not Found", {}
             if asked.method == "PATCH":
@@ -212,6 +216,12 @@ class _Handler(BaseHTTPRequestHandler):
         if len(parts) == 2:
             return self._look(key, refresh="refresh" in asked.query)
         return {"resource-tree": self.server.trees, "syncwindows": self.server.windows}[parts[2]].get(key, {})
+
+    def _other(self, asked: Request, kind: str, name: str) -> dict[str, Any]:
+        namespace = asked.query.get("appsetNamespace", ["argocd"])[0]
+        if found := self.server.others.get((kind, namespace, name)):
+            return found
+        raise _Denied(7, "permission denied")
 
     def _key(self, namespace: str, project: str, name: str) -> tuple[str, str]:
         """Return a visible Application. Only a client that may see the project learns whether another one exists."""

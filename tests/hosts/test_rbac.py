@@ -71,6 +71,8 @@ def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         kubernetes.patch(client.APPLICATIONS, metadata["namespace"], metadata["name"], [test])
         kubernetes.merge(client.APPLICATIONS, metadata["namespace"], metadata["name"], REFRESH)
+        kubernetes.get(client.APPLICATION_SETS, metadata["namespace"], "web")
+        kubernetes.get(client.PROJECTS, "argocd", "default")
         kubernetes.post(updated_event(metadata, [], 1.0))
         done.append(f"{metadata['namespace']}/{metadata['name']}")
     return done
@@ -157,6 +159,10 @@ def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, An
                 less = copy.deepcopy(rules)
                 less[at]["rules"][index]["verbs"].remove(verb)
                 yield f"{verb} {rule['resources'][0]}", less
+            for resource in rule["resources"][1:]:
+                less = copy.deepcopy(rules)
+                less[at]["rules"][index]["resources"].remove(resource)
+                yield f"{rule['verbs'][0]} {resource}", less
 
 
 @pytest.mark.parametrize("host", HOSTS)
