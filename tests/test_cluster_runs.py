@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from clusters import app, kubeconfig, live_app, refreshed, rules
 from clusters import run as run_command
-from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, UPDATERS, KubernetesApi, running
+from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, PROJECTS, SECRETS, UPDATERS, KubernetesApi, running
 from fakes.oci_images import image
 from fakes.registry_api import registry_api
 from git_servers import git_server
@@ -497,6 +497,18 @@ def test_a_parent_that_takes_a_patch_back_is_told_before_it(
         assert [error["message"] for error in report.json["errors"]] == expected
     assert (planned.code, done.code, found.code) == (0, 0, 0)
     assert [one["message"] for one in found.json["findings"] if "takes the patch" in one["message"]] == expected
+
+
+def test_a_project_of_the_cluster_that_wants_signed_commits(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web", "api")
+    api.add(APPLICATIONS, app("web", repo, project="shop"), app("api", repo, project="other"))
+    policy = {"repos": [{"url": "*"}], "gpg": {"mode": "head", "keys": ["D56C4FCA57A46444"]}}
+    spec = {"sourceIntegrity": {"git": {"policies": [policy]}}}
+    api.add(PROJECTS, {"metadata": {"name": "shop", "namespace": "argocd"}, "spec": spec})
+    result = run()
+    assert (result.code, rules(result)) == (4, {"argocd/web": "repository", "argocd/api": "admitted"}), result.stderr
+    assert "newTag: 1.0.0" in show(repo, "main", target("web"))
+    assert "syncs only commits that are signed by D56C4FCA57A46444" in result.stderr
 
 
 def test_no_method_means_git(api: KubernetesApi, run: Any, tmp_path: Path) -> None:

@@ -12,6 +12,13 @@ def is_set(item: Mapping[str, Any]) -> bool:
     return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
 
 
+def is_project(item: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest is an AppProject with a name."""
+    ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
+    metadata = item.get("metadata")
+    return ours and isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+
+
 @dataclass(frozen=True)
 class Found:
     """One manifest and its origin. With `problem`, it is something unreadable."""

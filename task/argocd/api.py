@@ -151,6 +151,10 @@ class ArgoCDApi:
         right = f"applicationsets, get, <project>/{name}"
         return self._get(f"/api/v1/applicationsets/{path_part(name)}", where, right, f"ApplicationSet {name}")
 
+    def project(self, _namespace: str, name: str) -> dict[str, Any]:
+        """Return an AppProject. All of them are in the control plane's namespace."""
+        return self._get(f"/api/v1/projects/{path_part(name)}", {}, f"projects, get, {name}", f"AppProject {name}")
+
     def web(self) -> str:
         """Return the URL of the user interface, from Argo CD's settings, else the API's if people can reach it.
 

@@ -46,6 +46,9 @@ class RolloutApi(Protocol):
     def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the ApplicationSet. Raises `SourceError`."""
 
+    def project(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the AppProject. Raises `SourceError`."""
+
 
 # (Application, time after which comparisons count, resource tree, sync windows, ApplicationSet) → state of the rollout
 Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Rollout]

@@ -26,6 +26,7 @@ from task.pipeline.discover import Discovered, FoundManifest, Scope, discovered
 from task.pipeline.live import owner_of
 from task.pipeline.overlooked import unknown_names
 from task.pipeline.ports import World
+from task.pipeline.verify import only_signed
 from task.settings import Settings
 from task.text import counted, exact_json, printable, without_logins
 from task.wiring import world_of
@@ -123,7 +124,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
-        taken = list(_taken_back(found.applications, scope, world))
+        taken = [*_taken_back(found.applications, scope, world), *_only_signed(found.applications, scope, world)]
         written = [] if world.passed_over() else _written(found, scope)
         placed: list[Placed] = list(config_findings(settings.applications, written, world.locate))
     finally:
@@ -174,6 +175,16 @@ def _taken_back(apps: Iterable[Application], scope: Scope, world: World) -> Iter
         if live and (owner := owner_of(live[0], world)):
             value = app.annotations.get("write-back-method", "")
             yield Finding(app.key, "write-back-method", value, "warning", *taken_back(owner), app.origin)
+
+
+def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
+    """Yield a remark for each project that wants signed commits. Whether a run signs them, its own options say."""
+    told: set[tuple[str, str]] = set()
+    for app in apps:
+        for sub in subscribe(app, scope.defaults).subscriptions:
+            if sub.method == "git" and (app.project, sub.repo) not in told and (keys := world.keys_wanted(sub)):
+                told.add((app.project, sub.repo))
+                yield Finding(app.key, "", "", "info", *only_signed(sub, keys), app.origin)
 
 
 def _written(found: Discovered, scope: Scope) -> list[Subscription]:

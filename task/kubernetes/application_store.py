@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
-from task.kubernetes.client import APPLICATION_SETS, APPLICATIONS, PODS, Resource
+from task.kubernetes.client import APPLICATION_SETS, APPLICATIONS, PODS, PROJECTS, Resource
 from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.pods import nodes, workloads
 
@@ -185,3 +185,7 @@ class ClusterApplications:
     def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the ApplicationSet, or {} if it is gone."""
         return self._cluster.get(APPLICATION_SETS, namespace, name) or {}
+
+    def project(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the AppProject, or {} if there is none."""
+        return self._cluster.get(PROJECTS, namespace, name) or {}

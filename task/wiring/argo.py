@@ -162,6 +162,13 @@ class Argo:
         except TaskError:
             return ""
 
+    def project(self, name: str) -> Mapping[str, Any]:
+        """Return an AppProject, or {} if it may not be read."""
+        try:
+            return self.api().project(self._settings.argocd_namespace, name)
+        except SourceError:
+            return {}
+
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
         """Return who takes back a change of this field of a live Application, or "" if nobody is known to."""
         metadata = item["metadata"]
