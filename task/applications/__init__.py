@@ -29,6 +29,7 @@ class Found:
     hint: str = ""
     place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
+    owner: Mapping[str, Any] | None = None  # that ApplicationSet
     # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
     template: bool = False
     severity: Literal["error", "warning"] = "warning"  # of the problem

@@ -251,7 +251,7 @@ def _paused(view: View) -> Rollout:
     why = unwell(view.status, view.tree)
     because = f"paused, and not healthy yet{f': {listed(why)}' if why else ''}"
     hint = "resume it, or wait for its timer; then image-update wait tells how it ends"
-    return Rollout("paused", because, hint, warning=because, wants="tree")
+    return Rollout("paused", because, hint, warning=because)
 
 
 def _unpulled(view: View) -> Rollout | None:

@@ -11,6 +11,7 @@ import typer
 
 from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once
 from task.annotations.subscription import subscribe
+from task.argocd.owners import set_takes_back
 from task.cli import options
 from task.cli.annotation_lines import line_of, line_of_field
 from task.cli.holds import held
@@ -120,11 +121,15 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     world = world_of(settings, environ, log, scope)
     try:
         texts: dict[str, str] = {}
-        found = discovered(_with_texts(world.applications(), texts), scope, world.locate)
+        sets: dict[str, Mapping[str, Any]] = {}
+        found = discovered(_kept(world.applications(), texts, sets), scope, world.locate)
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
-        taken = [*_taken_back(found.applications, scope, world), *_only_signed(found.applications, scope, world)]
+        taken = [
+            *_taken_back(found.applications, sets, scope, world),
+            *_only_signed(found.applications, scope, world),
+        ]
         written = [] if world.passed_over() else _written(found, scope)
         placed: list[Placed] = list(config_findings(settings.applications, written, world.locate))
     finally:
@@ -168,11 +173,22 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     return placed + [(one, *_place(one, "", texts)) for one in on_hold], read
 
 
-def _taken_back(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
-    """Yield a warning for each live Application whose owner would take a patch back."""
+def _taken_back(
+    apps: Iterable[Application], sets: Mapping[str, Mapping[str, Any]], scope: Scope, world: World
+) -> Iterator[Finding]:
+    """Yield a warning for each live Application, or for its ApplicationSet, whose owner would take a patch back."""
+    told: set[str] = set()
     for app in apps:
         live = [sub for sub in subscribe(app, scope.defaults).subscriptions if sub.method == "argocd"]
-        if live and (owner := owner_of(live[0], world)):
+        owner = ""
+        if live and app.generated_by:
+            field = "spec.sources" if app.multi else "spec.source"
+            taken = app.generated_by not in told and set_takes_back(sets[app.generated_by], app.name, field)
+            owner = f"ApplicationSet {app.generated_by}" if taken else ""
+        elif live:
+            owner = owner_of(live[0], world)
+        if owner:
+            told.add(app.generated_by)
             value = app.annotations.get("write-back-method", "")
             yield Finding(app.key, "write-back-method", value, "warning", *taken_back(owner), app.origin)
 
@@ -200,9 +216,16 @@ def _origin(origin: str) -> tuple[str, int]:
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
-def _with_texts(manifests: Iterable[FoundManifest], texts: dict[str, str]) -> Iterator[FoundManifest]:
-    """Yield the manifests, and put the texts of those from Git into `texts`, by the path in their origin."""
+def _kept(
+    manifests: Iterable[FoundManifest], texts: dict[str, str], sets: dict[str, Mapping[str, Any]]
+) -> Iterator[FoundManifest]:
+    """Yield the manifests. The texts of those from Git are put into `texts`, by the path in their origin.
+
+    The ApplicationSets that generate them are put into `sets`, by `namespace/name`.
+    """
     for one in manifests:
+        if one.owner is not None:
+            sets[one.generated_by] = one.owner
         if one.text:
             texts[_origin(one.origin)[0]] = one.text
         yield one

@@ -134,6 +134,8 @@ def world_of(
     projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
 
     def wanted(sub: Subscription) -> tuple[str, ...]:
+        if sub.target == "flux":  # it has no project
+            return ()
         name = sub.application.project or "default"
         if argo and argo.kind and name not in projects:
             projects[name] = argo.project(name)

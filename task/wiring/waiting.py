@@ -123,7 +123,7 @@ def all_of(judges: Sequence[Judge]) -> Judge:
 
     def judged(*seen: Any) -> Rollout:
         found = [judge(*seen) for judge in judges]
-        return max(reversed(found), key=lambda one: (one.state not in ROLLED_OUT, not one.sure, one.state == "paused"))
+        return max(found, key=lambda one: (one.state not in ROLLED_OUT, not one.sure, one.state == "paused"))
 
     return judged
 

@@ -22,7 +22,7 @@ from task.kubernetes.application_store import ClusterApplications
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
-from task.wiring.waiting import judge_of, rollout_error
+from task.wiring.waiting import all_of, judge_of, rollout_error
 
 APP = application()
 MANUAL = application(syncPolicy={})
@@ -269,6 +269,25 @@ def test_the_time_out_remembers_why_a_pod_crashed(server: ArgoCDServer) -> None:
     (row,) = waiting.rows
     because = "synced, progressing; earlier: Pod web-1: back-off 10s restarting failed container"
     assert (row.state, row.because) == ("timed-out", because)
+
+
+SUCCESS, PAUSED = Rollout("synced-and-healthy", "1"), Rollout("paused", "2")
+UNSURE, WAITS = Rollout("synced-and-healthy", "3", sure=False), Rollout("waiting", "4")
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([SUCCESS, SUCCESS], SUCCESS),
+        ([SUCCESS, UNSURE], UNSURE),
+        ([PAUSED, SUCCESS], PAUSED),
+        ([PAUSED, UNSURE], UNSURE),
+        ([PAUSED, WAITS, SUCCESS], WAITS),
+    ],
+)
+def test_several_commits_of_one_application(parts: Sequence[Rollout], expected: Rollout) -> None:
+    judges: list[Judge] = [lambda *_, part=part: part for part in parts]
+    assert all_of(judges)({}, "", {}, {}, {}) == expected
 
 
 def test_a_paused_canary_ends_the_wait(server: ArgoCDServer) -> None:
