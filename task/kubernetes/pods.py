@@ -14,10 +14,11 @@ WORKLOADS = {
     ("apps", "ReplicaSet"),
     ("batch", "Job"),
     ("batch", "CronJob"),
+    ("argoproj.io", "Rollout"),
 }
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
 # These have an owner between them and the pod: a ReplicaSet <deployment>-<hash>, or a Job <cronjob>-<minute>.
-_BETWEEN = {"ReplicaSet": "Deployment", "Job": "CronJob"}
+_BETWEEN = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _STARTING = ("ContainerCreating", "PodInitializing")
 
 
@@ -57,7 +58,8 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
 
 def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
     kind, name = str(owner.get("kind")), str(owner.get("name"))
-    return (kind, name) in owners or (_BETWEEN.get(kind, ""), name.rpartition("-")[0]) in owners
+    above = name.rpartition("-")[0]
+    return (kind, name) in owners or any((one, above) in owners for one in _BETWEEN.get(kind, ()))
 
 
 def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:

@@ -137,12 +137,13 @@ def world_of(
         if sub.target == "flux":  # it has no project
             return ()
         name = sub.application.project or "default"
-        if argo and argo.kind and name not in projects:
+        if name not in projects and argo and argo.where:
             projects[name] = argo.project(name)
         url = normal_url(sub.repo)
         urls = [source.repo for source in sub.application.sources if normal_url(source.repo) == url]
         return next((keys for one in urls if (keys := keys_wanted(projects.get(name, {}), one))), ())
 
+    @once
     def signing_keys() -> tuple[str, ...]:
         if settings.git.through == "github":
             return OF_GITHUB

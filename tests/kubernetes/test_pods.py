@@ -17,7 +17,7 @@ from task.kubernetes.pods import nodes, workloads
 from task.secret import Secret
 
 PULL = 'Back-off pulling image "ghcr.io/acme/web:1.1.0"'
-OWNERS = {("Deployment", "web"), ("StatefulSet", "db"), ("CronJob", "clean"), ("Job", "migrate")}
+OWNERS = {("Deployment", "web"), ("Rollout", "canary"), ("StatefulSet", "db"), ("CronJob", "clean"), ("Job", "migrate")}
 
 
 def pod(name: str, owner: tuple[str, str], **status: Any) -> dict[str, Any]:
@@ -46,6 +46,7 @@ SEEN = [
     ("a reason alone", pod("p", REPLICA, **waiting("ErrImagePull")), ("ErrImagePull", "ErrImagePull")),
     ("it failed", pod("p", ("Job", "migrate"), phase="Failed", reason="Evicted", message="no memory"),
      ("Evicted", "no memory")),
+    ("of a canary", pod("p", ("ReplicaSet", "canary-7d9"), **waiting("ErrImagePull")), ("ErrImagePull", "ErrImagePull")),
     ("of a CronJob", pod("p", ("Job", "clean-29384756"), phase="Failed"), ("Failed", "Failed")),
     ("it crashes again and again",
      pod("p", REPLICA, **crashed("no such table", waiting={"reason": "CrashLoopBackOff", "message": "back-off"})),
