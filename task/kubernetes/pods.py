@@ -42,7 +42,7 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
         metadata, status = mapping(pod.get("metadata")), mapping(pod.get("status"))
         if not any(_owned(one, owners) for one in mappings(metadata.get("ownerReferences"))):
             continue
-        reason, message = _trouble(status)
+        reason, message = trouble(status)
         if reason:
             found.append(
                 {
@@ -62,7 +62,7 @@ def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
     return (kind, name) in owners or any((one, above) in owners for one in _BETWEEN.get(kind, ()))
 
 
-def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:
+def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
     """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or about to start.
 
     A container that crashed is unhealthy until it is ready, although it runs again in between.

@@ -178,6 +178,25 @@ def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(server: ArgoCDServe
     assert len(server.asked("GET", "/resource-tree")) < len(server.asked("GET", "/web"))
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_how_a_container_ended_is_read_from_its_pod(server: ArgoCDServer, seen: bool) -> None:
+    server.add(
+        *ROLLOUT, *(at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50))
+    )
+    back_off = "back-off 40s restarting failed container=web"
+    server.trees["argocd", "web"] = {
+        "nodes": [resource("Pod", "web-1", "Degraded", back_off, createdAt=CREATED, namespace="web")]
+    }
+    waits = {"waiting": {"reason": "CrashLoopBackOff", "message": back_off}}
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no such table"}}
+    status = {"containerStatuses": [{"name": "web", "ready": False, "state": waits, "lastState": ended}]}
+    server.pods |= {"web-1": {"status": status}} if seen else {}
+    state, because = ends(rollouts(server, pace=Pace(limit=30)))[-1]
+    told = "; container web ended with exit code 3: no such table" if seen else ""
+    assert (state, because) == ("timed-out", f"synced, progressing: Pod web-1: {back_off}{told}")
+    assert server.wrong == []
+
+
 def test_a_sync_window_is_found(server: ArgoCDServer) -> None:
     server.add(OLD_STATE, SEEN)
     server.windows["argocd", "web"] = {"activeWindows": [{"kind": "deny"}], "assignedWindows": [{"kind": "deny"}]}

@@ -34,6 +34,7 @@ CODES = {3: 400, 5: 404, 7: 403, 8: 429, 13: 500, 2: 500, 14: 503, 16: 401}  # g
 KNOWN = {
     "": {"name", "refresh", "projects", "project", "resourceVersion", "selector", "repo", "appNamespace", "fields"},
     "resource-tree": {"appNamespace", "project"},
+    "resource": {"appNamespace", "project", "namespace", "resourceName", "version", "group", "kind"},
     "syncwindows": {"appNamespace", "project"},
 }
 
@@ -77,6 +78,7 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.windows: dict[tuple[str, str], dict[str, Any]] = {}
         # ApplicationSets and AppProjects that the token may get, as their kind in the API and (namespace, name)
         self.others: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}  # the manifests of live pods, by name
         self.hidden: set[tuple[str, str]] = set()  # (namespace, name) that the token may not get
         self.frozen: set[tuple[str, str]] = set()  # (namespace, name) that it may not update
         self.faults: list[Fault] = []
@@ -215,6 +217,11 @@ class _Handler(BaseHTTPRequestHandler):
         key = self._key(namespace, project, parts[1])
         if len(parts) == 2:
             return self._look(key, refresh="refresh" in asked.query)
+        if parts[2] == "resource":
+            pod = self.server.pods.get(asked.query["resourceName"][0])
+            if pod is None:
+                raise _Denied(3, f"Pod {asked.query['resourceName'][0]} not found as part of application {parts[1]}")
+            return {"manifest": json.dumps(pod)}
         return {"resource-tree": self.server.trees, "syncwindows": self.server.windows}[parts[2]].get(key, {})
 
     def _other(self, asked: Request, kind: str, name: str) -> dict[str, Any]:
