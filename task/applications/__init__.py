@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+# The kinds of Argo CD and of AIU that are read where a program or a parent may also yield many others.
+KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
+
 
 def is_set(item: Mapping[str, Any]) -> bool:
     """Tell whether a manifest is an Argo CD ApplicationSet."""
