@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from task.argocd.rollout_causes import mapping, said, text
-from task.plain_data import mappings
+from task.plain_data import elements, mappings
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -66,12 +66,12 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
     """Tell whether one of the rules may leave the field alone. What a jq expression selects is not computed."""
     pointer = f"/{field.replace('.', '/')}/"
     for one in rules:
-        pointers = [f"{path.rstrip('/')}/" for path in one.get("jsonPointers") or () if isinstance(path, str)]
+        pointers = [f"{path.rstrip('/')}/" for path in elements(one.get("jsonPointers")) if isinstance(path, str)]
         if one.get("managedFieldsManagers") or any(
             pointer.startswith(each) or each.startswith(pointer) for each in pointers
         ):
             return True
-        if any("source" in str(path) or str(path) == ".spec" for path in one.get("jqPathExpressions") or ()):
+        if any("source" in str(path) or str(path) == ".spec" for path in elements(one.get("jqPathExpressions"))):
             return True
     return False
 

@@ -37,6 +37,7 @@ SETS: list[tuple[dict[str, Any], bool]] = [
     ({"ignoreApplicationDifferences": [{"name": "api", "jsonPointers": ["/spec/source"]}]}, True),
     ({"ignoreApplicationDifferences": [{"jqPathExpressions": [".spec.source.helm.parameters[]"]}]}, False),
     ({"ignoreApplicationDifferences": [{"jqPathExpressions": [".spec.syncPolicy"]}, "x"]}, True),
+    ({"ignoreApplicationDifferences": [{"jsonPointers": 1, "jqPathExpressions": True}]}, True),
     ({}, False),  # it could not be read
 ]
 
