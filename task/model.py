@@ -564,6 +564,7 @@ class Decision:
     misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
     shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
+    owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from clusters import app, kubeconfig, live_app, refreshed, rules
 from clusters import run as run_command
-from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, UPDATERS, KubernetesApi, running
+from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, PROJECTS, SECRETS, UPDATERS, KubernetesApi, running
 from fakes.oci_images import image
 from fakes.registry_api import registry_api
 from git_servers import git_server
@@ -477,6 +477,38 @@ def test_the_live_application_is_patched(api: KubernetesApi, run: Any, tmp_path:
     assert refreshed(api) == ["argocd/web"]
     again = run()
     assert (again.json["status"], rules(again)) == ("unchanged", {"argocd/web": "same"})
+
+
+@pytest.mark.parametrize(("heals", "leaves"), [(True, False), (True, True), (False, False)])
+def test_a_parent_that_takes_a_patch_back_is_told_before_it(
+    api: KubernetesApi, run: Any, heals: bool, leaves: bool
+) -> None:
+    one = kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0")
+    one["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = "root:argoproj.io/Application:argocd/web"
+    root = app("root", "https://git.example.com/x.git", image_list="")
+    root["spec"]["syncPolicy"]["automated"] = {"selfHeal": heals}
+    rule = {"group": "argoproj.io", "kind": "Application", "jsonPointers": ["/spec/source/kustomize/images"]}
+    root["spec"]["ignoreDifferences"] = [rule] if leaves else []
+    api.add(APPLICATIONS, one, root)
+    planned, found, done = run(command="plan"), run(command="lint", image=""), run()
+    told = "Application argocd/root takes the patch back, because it does not ignore this field of the Application"
+    expected = [told] if heals and not leaves else []
+    for report in (planned, done):
+        assert [error["message"] for error in report.json["errors"]] == expected
+    assert (planned.code, done.code, found.code) == (0, 0, 0)
+    assert [one["message"] for one in found.json["findings"] if "takes the patch" in one["message"]] == expected
+
+
+def test_a_project_of_the_cluster_that_wants_signed_commits(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web", "api")
+    api.add(APPLICATIONS, app("web", repo, project="shop"), app("api", repo, project="other"))
+    policy = {"repos": [{"url": "*"}], "gpg": {"mode": "head", "keys": ["D56C4FCA57A46444"]}}
+    spec = {"sourceIntegrity": {"git": {"policies": [policy]}}}
+    api.add(PROJECTS, {"metadata": {"name": "shop", "namespace": "argocd"}, "spec": spec})
+    result = run()
+    assert (result.code, rules(result)) == (4, {"argocd/web": "repository", "argocd/api": "admitted"}), result.stderr
+    assert "newTag: 1.0.0" in show(repo, "main", target("web"))
+    assert "syncs only commits that are signed by D56C4FCA57A46444" in result.stderr
 
 
 def test_no_method_means_git(api: KubernetesApi, run: Any, tmp_path: Path) -> None:

@@ -6,10 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+# The kinds of Argo CD and of AIU that are read where a program or a parent may also yield many others.
+KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
+
 
 def is_set(item: Mapping[str, Any]) -> bool:
     """Tell whether a manifest is an Argo CD ApplicationSet."""
     return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
+
+
+def is_project(item: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest is an AppProject with a name."""
+    ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
+    metadata = item.get("metadata")
+    return ours and isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,7 @@ class Found:
     hint: str = ""
     place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
+    owner: Mapping[str, Any] | None = None  # that ApplicationSet
     # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
     template: bool = False
     severity: Literal["error", "warning"] = "warning"  # of the problem

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from task.annotations.application import is_application
-from task.applications import Found
+from task.applications import KINDS, Found
 from task.applications.charts import makes_applications
 from task.applications.deployed import Deployed, NoFolder, Release, deployed
 from task.applications.kustomizations import kustomization_in, listed, needed, places
@@ -24,7 +24,6 @@ from task.model import File, Place, Snapshot
 from task.text import and_more
 
 MOST = 5_000  # Applications that are found in this way
-_KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _CLUSTER = "read what it deploys with --applications cluster"
 _BRANCH = f"name a branch in targetRevision, or {_CLUSTER}"
 _URL = f"write a URL that this step can reach into repoURL, give --rewrite-url, or {_CLUSTER}"
@@ -139,7 +138,7 @@ class FollowedApplications:
         for step, kind in looks:
             for found in self._folder(step, kind, branch):
                 for one in self._rendered_sets(_in_namespace(found, step.namespace)):
-                    if one.problem or one.item.get("kind") in _KINDS:
+                    if one.problem or one.item.get("kind") in KINDS:
                         yield one
 
     def _folder(self, step: Step, kind: Kind | None, branch: _Branch) -> Iterator[Found]:

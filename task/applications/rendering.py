@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from task.applications import Found
+from task.applications import KINDS, Found
 from task.applications.deployed import Release
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import changes, needed, reaches_out
@@ -25,7 +25,6 @@ ReadFiles = Callable[[str], Mapping[str, File]]
 _PROGRAMS: Mapping[Kind, tuple[str, ...]] = {"helm": ("helm",), "kustomize": ("kustomize", "kubectl")}
 _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
 # HelmReleases are not rendered, because an update is written to the file that has the release.
-_KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _OTHERWISE = "or read what it makes: --applications cluster"
 NOTHING: Mapping[str, str] = {}
 _VALUES = ".image-update-values.yaml"
@@ -139,7 +138,7 @@ class Rendering:
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
         for one in found_in(text.encode(), where):
-            if one.problem or one.item.get("kind") in _KINDS:
+            if one.problem or one.item.get("kind") in KINDS:
                 yield replace(one, origin=where)
 
     def _run(self, argv: list[str], files: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once, without_method
 from task.annotations.subscription import subscribe
+from task.argocd.owners import set_takes_back
 from task.cli import options
 from task.cli.annotation_lines import line_of, line_of_field
 from task.cli.holds import held
@@ -19,11 +20,15 @@ from task.cli.records import settings_of
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
 from task.errors import Exit, UsageError
-from task.model import Subscription
+from task.model import Application, Subscription
 from task.output.log import Log
 from task.output.stdout import say
+from task.pipeline.cautions import taken_back
 from task.pipeline.discover import Discovered, FoundManifest, Scope, discovered
+from task.pipeline.live import owner_of
 from task.pipeline.overlooked import unknown_names
+from task.pipeline.ports import World
+from task.pipeline.verify import only_signed
 from task.settings import Settings
 from task.text import counted, exact_json, printable, without_logins
 from task.wiring import world_of
@@ -120,10 +125,15 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     world = world_of(settings, environ, log, scope)
     try:
         texts: dict[str, str] = {}
-        found = discovered(_with_texts(world.applications(), texts), scope, world.locate)
+        sets: dict[str, Mapping[str, Any]] = {}
+        found = discovered(_kept(world.applications(), texts, sets), scope, world.locate)
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
+        taken = [
+            *_taken_back(found.applications, sets, scope, world),
+            *_only_signed(found.applications, scope, world),
+        ]
         written = [] if world.passed_over() else _written(found, scope)
         moved = migration(found, settings, environ, world) if settings.from_image_updater else None
         placed: list[Placed] = list(config_findings(settings.applications, written, world.locate))
@@ -163,7 +173,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         told += (Finding("", "", "", "info", "Image Updater's ConfigMap is not read by a run", hint, origin),)
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in written if sub.application.key not in outside)
-    placed += [(one, *_place(one, settings.annotation_prefix, texts)) for one in told]
+    placed += [(one, *_place(one, settings.annotation_prefix, texts)) for one in (*told, *taken)]
     for release in found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
@@ -171,6 +181,36 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "", texts)))
     return placed + [(one, *_place(one, "", texts)) for one in on_hold], read, moved
+
+
+def _taken_back(
+    apps: Iterable[Application], sets: Mapping[str, Mapping[str, Any]], scope: Scope, world: World
+) -> Iterator[Finding]:
+    """Yield a warning for each live Application, or for its ApplicationSet, whose owner would take a patch back."""
+    told: set[str] = set()
+    for app in apps:
+        live = [sub for sub in subscribe(app, scope.defaults).subscriptions if sub.method == "argocd"]
+        owner = ""
+        if live and app.generated_by:
+            field = "spec.sources" if app.multi else "spec.source"
+            taken = app.generated_by not in told and set_takes_back(sets[app.generated_by], app.name, field)
+            owner = f"ApplicationSet {app.generated_by}" if taken else ""
+        elif live:
+            owner = owner_of(live[0], world)
+        if owner:
+            told.add(app.generated_by)
+            value = app.annotations.get("write-back-method", "")
+            yield Finding(app.key, "write-back-method", value, "warning", *taken_back(owner), app.origin)
+
+
+def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
+    """Yield a remark for each project that wants signed commits. Whether a run signs them, its own options say."""
+    told: set[tuple[str, str]] = set()
+    for app in apps:
+        for sub in subscribe(app, scope.defaults).subscriptions:
+            if sub.method == "git" and (app.project, sub.repo) not in told and (keys := world.keys_wanted(sub)):
+                told.add((app.project, sub.repo))
+                yield Finding(app.key, "", "", "info", *only_signed(sub, keys), app.origin)
 
 
 def _written(found: Discovered, scope: Scope) -> list[Subscription]:
@@ -186,9 +226,16 @@ def _origin(origin: str) -> tuple[str, int]:
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
-def _with_texts(manifests: Iterable[FoundManifest], texts: dict[str, str]) -> Iterator[FoundManifest]:
-    """Yield the manifests, and put the texts of those from Git into `texts`, by the path in their origin."""
+def _kept(
+    manifests: Iterable[FoundManifest], texts: dict[str, str], sets: dict[str, Mapping[str, Any]]
+) -> Iterator[FoundManifest]:
+    """Yield the manifests. The texts of those from Git are put into `texts`, by the path in their origin.
+
+    The ApplicationSets that generate them are put into `sets`, by `namespace/name`.
+    """
     for one in manifests:
+        if one.owner is not None:
+            sets[one.generated_by] = one.owner
         if one.text:
             texts[_origin(one.origin)[0]] = one.text
         yield one

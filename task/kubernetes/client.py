@@ -56,6 +56,8 @@ class Resource:
 
 
 APPLICATIONS = Resource("argoproj.io", "v1alpha1", "applications")
+APPLICATION_SETS = Resource("argoproj.io", "v1alpha1", "applicationsets")
+PROJECTS = Resource("argoproj.io", "v1alpha1", "appprojects")
 UPDATERS = Resource("argocd-image-updater.argoproj.io", "v1alpha1", "imageupdaters")
 EVENTS = Resource("", "v1", "events")
 SECRETS = Resource("", "v1", "secrets")

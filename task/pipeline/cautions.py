@@ -91,6 +91,11 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         for key, near in [one.misspelt]
     ]
     found += [
+        Problem(one.subscription.application.key, "target", *taken_back(one.owner), "warning")
+        for one in decisions
+        if one.owner
+    ]
+    found += [
         Problem(
             one.subscription.application.key,
             "target",
@@ -127,6 +132,15 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         if one.current.file and one.current.file in one.subscription.fallbacks
     ]
     return tuple(found)
+
+
+def taken_back(owner: str) -> tuple[str, str]:
+    """Return the message about a live Application whose owner takes a patch back, and the hint."""
+    message = f"{owner} takes the patch back, because it does not ignore this field of the Application"
+    return (
+        message,
+        "write write-back-method: git, or let it ignore the field (ignoreApplicationDifferences, ignoreDifferences)",
+    )
 
 
 def _named(path: str, sources: Iterable[Source]) -> bool:

@@ -26,7 +26,7 @@ from task.pipeline.job import Job, Landed, Outcome, Terms, Wording
 from task.pipeline.move import error_decision, failed
 from task.pipeline.ports import Batch, World
 from task.pipeline.pull_request import landed_at, propose
-from task.pipeline.verify import LastChecks, verified
+from task.pipeline.verify import LastChecks, signed_for_argo, verified
 from task.pipeline.weigh import Facts
 from task.templates.commit_message import wants_labels
 
@@ -96,6 +96,7 @@ def prepare(
         moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
         moves = heads.without_declined(moves, world)
+    moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
     commits, settled = prepare_commits(snapshot, moves, job.terms, governed.wording, heads.snapshots)
     return heads, commits, settled
 

@@ -54,6 +54,10 @@ class FoundManifest(Protocol):
         """The namespace/name of the ApplicationSet that generates this Application."""
 
     @property
+    def owner(self) -> Mapping[str, Any] | None:
+        """That ApplicationSet."""
+
+    @property
     def template(self) -> bool:
         """Whether this is the template of an ApplicationSet that could not be rendered."""
 

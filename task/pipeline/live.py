@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
-from task.editors.live import read, write
+from task.editors.live import place, read, write
 from task.errors import Outpaced, SourceError, TaskError
 from task.model import Decision, Memory, Reading, State, Subscription
 from task.pipeline.ask import Ask, live_reading, settled_without_git
@@ -125,6 +125,17 @@ def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, An
     return manifest, version, read(manifest, _source_index(sub), target_of(sub, "live", carry=False))
 
 
+def owner_of(sub: Subscription, world: World) -> str:
+    """Return who would take back a patch of the live Application, or "" if nobody is known to."""
+    if sub.method != "argocd" or world.live is None:
+        return ""
+    try:
+        manifest, _version, _now = said_live(sub, world.live())
+        return world.taken_back_by(manifest, place(manifest, _source_index(sub), target_of(sub, "live", carry=False)))
+    except TaskError:
+        return ""
+
+
 def _source_index(sub: Subscription) -> int:
     sources = sub.application.sources
     return sources.index(sub.source) if sub.source in sources else 0
@@ -150,9 +161,11 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     if decision.verdict.verdict != "update":
         return decision, 0.0
     try:
-        operations, _edits = write(manifest, index, target, decision.candidate)
+        operations, edits = write(manifest, index, target, decision.candidate)
     except TaskError as error:
         return failed(decision, error), 0.0
+    if operations:
+        decision = replace(decision, owner=world.taken_back_by(manifest, edits[0].path))
     if not operations or job.dry:
         return decision, 0.0
     began = world.now()

@@ -152,6 +152,11 @@ class World:
     deployments: Callable[[str], Deployments] | None = None  # by a repository's URL
     # the Application's page in Argo CD's UI; "" if unknown
     page: Callable[[Application], str] = lambda _application: ""
+    # the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () if its project asks for none
+    keys_wanted: Callable[[Subscription], tuple[str, ...]] = lambda _subscription: ()
+    signing_keys: Callable[[], tuple[str, ...]] = tuple  # the ids of the OpenPGP keys that sign the run's commits
+    # (live Application, field) → who takes back a change of the field: "ApplicationSet web"; "" if nobody is known to
+    taken_back_by: Callable[[Mapping[str, Any], str], str] = lambda _manifest, _field: ""
     live: Callable[[], LiveApplications] | None = None  # only if Applications come from the cluster or Argo CD
     follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()  # refreshes Argo CD, and waits
     # the same after a rollback, within the time that `follow` has left

@@ -14,16 +14,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from task import shutdown
-from task.applications import Found, is_set
+from task.applications import Found, is_project, is_set
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
 from task.applications.rendering import Rendering, RenderingError
 from task.applications.repositories import Repositories
 from task.applications.work_tree import locate as find
+from task.argocd.signed_revisions import keys_wanted
 from task.errors import TaskError, UsageError
 from task.git.ancestry import Lineage
 from task.git.command import Git
@@ -34,6 +35,7 @@ from task.pipeline.discover import FoundManifest, Scope
 from task.pipeline.job import Followed, Landed
 from task.pipeline.ports import World
 from task.settings import RegistrySettings, Settings
+from task.urls import normal_url
 from task.wiring.application_sources import ARGO_TOKENS, FORGE_TOKENS, names_server, sources
 from task.wiring.git import SECRETS as GIT_SECRETS
 from task.wiring.git import Ahead, GitClients, signers
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 # Secrets are never arguments, so these have variables beside the options.
 SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
+# The keys with which GitHub signs the commits of its API: the present one, and the one before 2024.
+OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
 BY_HAND = ("hold", "release", "rollback")  # a person names what changes, so problems elsewhere are only warnings
 CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
@@ -128,9 +132,30 @@ def world_of(
     def by_keys(questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
         return resource_keys()(questions)
 
+    projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
+
+    def wanted(sub: Subscription) -> tuple[str, ...]:
+        if sub.target == "flux":  # it has no project
+            return ()
+        name = sub.application.project or "default"
+        if name not in projects and argo and argo.where:
+            projects[name] = argo.project(name)
+        url = normal_url(sub.repo)
+        urls = [source.repo for source in sub.application.sources if normal_url(source.repo) == url]
+        return next((keys for one in urls if (keys := keys_wanted(projects.get(name, {}), one))), ())
+
+    @once
+    def signing_keys() -> tuple[str, ...]:
+        if settings.git.through == "github":
+            return OF_GITHUB
+        found = signer()
+        return found.key_ids() if found else ()
+
     ahead = Ahead(clients.repository(signer, from_cluster, api, lambda repo: forges().check_commits(repo)), opened)
     world = World(
-        applications=lambda: _applications(settings, environ, clients.repository(signer, None), argo, scope, images),
+        applications=lambda: _without_projects(
+            _applications(settings, environ, clients.repository(signer, None), argo, scope, images), projects
+        ),
         locate=locate,
         repository=ahead.open,
         expect=ahead.expect,
@@ -148,6 +173,9 @@ def world_of(
         comments=lambda repo: forges().comments(repo),
         deployments=lambda repo: forges().deployments(repo),
         page=argo.page if argo else lambda _application: "",
+        keys_wanted=wanted,
+        signing_keys=signing_keys,
+        taken_back_by=argo.taken_back_by if argo else lambda _manifest, _field: "",
         live=argo.live if argo and argo.kind else None,
         follow=follow,
         follow_back=follow_back,
@@ -160,6 +188,17 @@ def world_of(
     from task.wiring.progress import with_progress
 
     return with_progress(world, log.console, waits=settings.argo.wait)
+
+
+def _without_projects(
+    manifests: Iterable[FoundManifest], projects: dict[str, Mapping[str, Any]]
+) -> Iterator[FoundManifest]:
+    """Yield the manifests, and put the AppProjects among them into `projects`, by their names."""
+    for one in manifests:
+        if is_project(one.item):
+            projects[one.item["metadata"]["name"]] = one.item
+        else:
+            yield one
 
 
 def _ancestry(git: Callable[[], Git], log: Log, opened: ExitStack) -> Callable[[str, str, str], str]:

@@ -21,7 +21,8 @@ PATIENCE = 1.0  # seconds until something is shown
 OF_REPOSITORIES: Mapping[str, str] = {
     "default_branch": "asking {} for its branch",
     "snapshot": "fetching {}",
-    "ahead": "fetching {}",
+    "read_more": "fetching {}",
+    "head_snapshot": "fetching {}",
     "earlier": "reading the history of {}",
     "written": "reading the history of {}",
     "branches": "asking {} for its branches",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import Link, bare_repo, git, needs
 
-from task.applications import Found, is_set
+from task.applications import Found, is_project, is_set
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets
 from task.applications.manifest_text import found_in
@@ -131,6 +131,15 @@ def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(tmp_path: Pat
     bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": app("b", repo, "x")})
     found = below.of(app("root", repo, "apps", spec={"destination": {"namespace": "team"}}))
     assert [one.item["metadata"]["namespace"] for one in found if one.item] == ["team", "argocd"]
+
+
+def test_projects_beside_the_children_are_seen(tmp_path: Path, below: Below) -> None:
+    """They may want signed commits."""
+    repo = tmp_path / "repo.git"
+    project = app("shop", repo, "x").replace('"Application"', '"AppProject"')
+    bare_repo(tmp_path, {"apps/a.yaml": project, "apps/b.yaml": '{"apiVersion": "argoproj.io/v1alpha1", "kind": "X"}'})
+    found = below.of(app("root", repo, "apps"))
+    assert [(one.item["kind"], is_project(one.item)) for one in found] == [("AppProject", True)]
 
 
 def test_application_sets_below_are_rendered(tmp_path: Path, below: Below) -> None:

@@ -15,6 +15,9 @@ import pytest
 from runs import application, hook, manifest, repository
 from support import command, image_update
 
+from task.pipeline.ports import Repository, World
+from task.wiring.progress import OF_REPOSITORIES, OF_THE_WORLD
+
 ESCAPE = re.compile(r"\x1b\[\??[0-9;]*[a-zA-Z]")
 
 
@@ -118,6 +121,11 @@ def test_a_signal_leaves_the_terminal_as_it_was(scene: tuple[Path, list[str]]) -
     assert code == 143
     assert time.monotonic() - began < 15
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0
+
+
+def test_only_what_there_is_has_words_for_what_takes_long() -> None:
+    assert OF_REPOSITORIES.keys() <= vars(Repository).keys()
+    assert OF_THE_WORLD.keys() <= World.__dataclass_fields__.keys()
 
 
 def test_what_is_quick_is_not_shown(scene: tuple[Path, list[str]]) -> None:

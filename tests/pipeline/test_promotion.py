@@ -409,6 +409,7 @@ def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[st
         (status("Synced", "Healthy", "b7"), "admitted", "passes all rules"),
         (status("Synced", "Healthy", "b6", "b7"), "admitted", "passes all rules"),
         (status("OutOfSync", "Healthy", "b7"), "not-healthy", "staging/web is not synced: Argo CD says OutOfSync"),
+        (status("Synced", "Suspended", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Suspended"),
         (status("Synced", "Degraded", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Degraded"),
         (status("Synced", "Healthy", "b6"), "not-healthy", "staging/web does not run b7: Argo CD says b6"),
         (status("Synced", "Healthy"), "not-healthy", "staging/web does not run b7: Argo CD says nothing of it"),
