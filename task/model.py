@@ -226,6 +226,8 @@ class Reading:
     digest: str = ""
     sound: bool = True  # False if the target must be rewritten although its text is right, such as the number 1.10
     file: str = ""  # the file that is written
+    # tags of the image's other entries, which an update replaces as well
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

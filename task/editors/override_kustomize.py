@@ -7,7 +7,7 @@ overwrites another one (AIU issue 516).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from task.editors.argocd_source import (
@@ -24,6 +24,7 @@ from task.editors.argocd_source import (
     without,
 )
 from task.editors.file_text import alone, belongs, identity_of, refuse_taken, result, single, spelled
+from task.editors.kustomization import Replacement, reading_of
 from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, resolved
 from task.image import live_image
@@ -65,23 +66,30 @@ def parse_entry(text: str) -> KustomizeImage:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the version in the image's entry.
+    """Return the version that the image's entries give it.
 
     The reading is not sound if the name in the manifests does not lead to the image yet.
     """
     refuse_taken(target)
     path, _, document = load(files, target)
-    wanted = identity_of(target.keys.kustomize_name)
     mine = [entry for _, entry in _entries(document, path) if _mine(entry, target)]
-    if wanted:
-        mine.sort(key=lambda entry: entry.key != wanted)
-    if not mine or (image := live_image(mine[0].right)) is None:
+    if not mine or live_image(mine[0].right) is None:
         return Reading(file=path)
-    ours = all(entry.identity == target.image.identity for entry in mine)
-    leads = ours and mine[0].key == (wanted or mine[0].key)
-    # AIU replaces only the first of several entries, so its file may have two versions of the image.
-    alike = all((other := live_image(entry.right)) and other.version == image.version for entry in mine)
-    return Reading(image.name, image.tag, image.digest, sound=leads and alike, file=path)
+    every = replacements(mine)
+    # Of entries with one name, `kustomize edit set image` takes the last, and sorts what is left by name.
+    by_name = {one.name: one for one in every}
+    found = reading_of([by_name[name] for name in sorted(by_name)], every, target, path)
+    return replace(found, sound=found.sound and all(entry.identity == target.image.identity for entry in mine))
+
+
+def replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
+    """Return the entries as a kustomization file has them."""
+    images = [(entry.left, live_image(entry.right)) for entry in entries]
+    return [
+        Replacement(left or image.name, image.name if left else "", image.tag, image.digest)
+        for left, image in images
+        if image
+    ]
 
 
 def _entries(document: Document | None, path: str) -> list[tuple[Node, KustomizeImage]]:
