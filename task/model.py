@@ -170,7 +170,8 @@ class Target:
     alias: str = ""
     recurse: bool = False  # for manifests: include sub-folders
     fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
-    carry: bool = True  # whether the spec's parameters, images and env are carried along
+    # whether the spec's parameters, images and env are carried along; None: into lists of ours, and new ones
+    carry: bool | None = None
     managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
 

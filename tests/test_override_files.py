@@ -76,8 +76,21 @@ def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_au
     scene = Scene(tmp_path, {**HELM, FILE: old})
     done = scene.run("1.1.0", helm(log="debug", replicas="2"))
     kept = old.replace("1.0.0", "1.1.0")
-    assert scene.text == kept + '  - name: replicas  # from the Application\n    value: "2"\n    forcestring: false\n'
-    assert ["in log;" in told for told in warnings(done)] == [True]
+    assert scene.text == kept  # Argo CD has not seen `replicas` since this list is there
+    assert warnings(done) == [
+        f"{FILE} differs from the Application in log; Argo CD uses the file",
+        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that",
+    ]
+    assert "--carry-parameters" in done.json["errors"][1]["hint"]
+    done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
+    assert (scene.text, warnings(done)) == (kept.replace("1.1.0", "1.2.0"), [])
+    kept = kept.replace("1.1.0", "1.3.0")
+    for asked in ("--carry-parameters", "--no-repository-config"):  # the second run follows the mark of the first
+        done = scene.run("1.3.0", helm(log="debug", replicas="2"), asked)
+        assert (
+            scene.text == f'{kept}  - name: replicas  # from the Application\n    value: "2"\n    forcestring: false\n'
+        )
+        assert ["in log;" in told for told in warnings(done)] == [True]
 
 
 def test_plan_tells_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
@@ -94,8 +107,10 @@ def test_plan_tells_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
 
 def test_images_of_kustomize(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {**KUSTOMIZE, FILE: "kustomize:\n  images:\n  - acme/own:1\n"})
-    scene.run("1.1.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}})
-    text = f"kustomize:\n  images:\n  - acme/own:1\n  - acme/db:{{}}  # from the Application\n  - {WEB}:{{}}\n"
+    done = scene.run("1.0.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}})
+    assert [told for told in warnings(done) if "hides kustomize.images[acme/db] of" in told]
+    scene.run("1.1.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}}, "--carry-parameters")
+    text = f"kustomize:\n  images:\n  - acme/own:1\n  - {WEB}:{{1}}\n  - acme/db:{{0}}  # from the Application\n"
     assert scene.text == text.format("1", "1.1.0")
     done = scene.run("1.2.0", {"kustomize": {"images": ["acme/own:2", "acme/db:7"]}})
     assert scene.text == text.format("7", "1.2.0")
@@ -110,18 +125,15 @@ def test_variables_of_a_plugin_and_the_common_file(tmp_path: Path) -> None:
     env = {"plugin": {"env": [{"name": "LOG", "value": "info"}, {"name": "MODE", "value": "slow"}]}}
     keys = {"web.plugin.image-tag": "TAG"}
     scene.run("1.1.0", env, **keys)
-    assert "  - name: LOG  # from the Application\n    value: info\n" in scene.text
+    assert "LOG" not in scene.text  # the common file hides it
     assert "  - name: MODE  # from .argocd-source.yaml\n    value: fast\n" in scene.text
     commit(scene.repo, {"apps/a/.argocd-source.yaml": common.replace("fast", "faster")})
     scene.run("1.2.0", env, **keys)
     assert "  - name: MODE  # from .argocd-source.yaml\n    value: faster\n" in scene.text
-    commit(
-        scene.repo, {"apps/a/.argocd-source.yaml": None, FILE: scene.text.replace("LOG  # from the Application", "LOG")}
-    )
-    done = scene.run("1.3.0", {"plugin": {"env": [*env["plugin"]["env"][1:], {"name": "LOG", "value": "all"}]}}, **keys)
+    commit(scene.repo, {"apps/a/.argocd-source.yaml": None})
+    scene.run("1.3.0", env, **keys)
     assert "  - name: MODE  # from the Application\n    value: slow\n" in scene.text
-    assert "  - name: LOG\n    value: info\n" in scene.text
-    assert warnings(done) == [f"{FILE} differs from the Application in LOG; Argo CD uses the file"]
+    assert "  - name: LOG  # from the Application\n    value: info\n" in scene.text
 
 
 @pytest.mark.parametrize("alias", ["web", "db"])

@@ -489,7 +489,9 @@ CarryParameters = Annotated[
     flag(
         "--carry-parameters",
         RULES,
-        "Copy the Application's own parameters into a new override file, because Argo CD replaces the whole list.",
+        "Copy the Application's own parameters into override files, because Argo CD replaces whole lists. By default "
+        "only into new lists, and into those that Image Update made.",
+        read=open_switch,
     ),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from task.editors.argocd_source import (
     Item,
     Section,
+    Stray,
     items_of,
     load,
     merge_image,
@@ -51,13 +52,13 @@ def _names(keys: Keys) -> Keys:
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """Return the file with the image's parameters, each with `forcestring`.
 
-    The spec's other parameters are carried along.
+    The spec's other parameters are carried along if the list takes them.
     """
     return merge_image(files, target, SECTION, image, _names(target.keys), _spec(target), force=True)
 
 
-def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """Return (name, origin) of the parameters that a person wrote and that have another value than their origin."""
+def strays(files: Files, target: Target) -> tuple[Stray, ...]:
+    """Return the parameters of the spec that Argo CD does not use as they are."""
     return stray_items(files, target, SECTION, _names(target.keys), _spec(target))
 
 

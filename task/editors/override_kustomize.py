@@ -13,8 +13,11 @@ from dataclasses import dataclass, replace
 from task.editors.argocd_source import (
     FROM_COMMON,
     FROM_SPEC,
+    Below,
     Section,
-    common_document,
+    Stray,
+    below,
+    common_path,
     elements,
     grow,
     load,
@@ -114,12 +117,13 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """
     refuse_taken(target)
     path, tree, document = load(files, target)
-    now, spec = _entries(document, path), _spec(files, target)
+    now, there = _entries(document, path), below(files, target, SECTION)
+    spec = _spec(there, target)
     renewed: list[KustomizeImage] = []
     for node, entry in now:
         if _mine(entry, target):
             renewed.append(_at_version(entry, spec, target, image))
-        elif target.carry and entry.key in spec and origin_comment(tree, node) is not None:
+        elif there.carries and entry.key in spec and origin_comment(tree, node) is not None:
             theirs, _ = spec[entry.key]
             renewed.append(entry if _meaning(theirs) == _meaning(entry) else theirs)
         else:
@@ -131,7 +135,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     changes = [(node, entry, fresh) for (node, entry), fresh in zip(now, renewed, strict=True) if fresh != entry]
     if changes and document:
         tree = splice(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
-    missing = _missing(renewed, spec, target, image)
+    missing = _missing(renewed, spec, target, image, carries=there.carries)
     tree = grow(tree, SECTION, [entry.text for entry in missing], path)
 
     def gone(tree: Tree, node: Node) -> bool:
@@ -142,10 +146,10 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         entry = parse_entry(resolved(tree.documents[0], node).value)
         if _mine(entry, target):
             return ""
-        follows = entry in missing or (origin_comment(tree, node) and target.carry)
+        follows = entry in missing or (origin_comment(tree, node) and there.carries)
         return spec[entry.key][1] if follows and entry.key in spec else None
 
-    if target.carry:
+    if target.carry is not False:
         tree = without(tree, SECTION, path, gone)
     tree = set_origin_comments(tree, SECTION, path, origin)
     edits = [Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes]
@@ -157,18 +161,25 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     return result(files, path, tree.text, tuple(edits or same[:1]))
 
 
-def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """Return (name, origin) of each entry that a person wrote and that has another image or version than its origin."""
-    if not target.carry:
+def strays(files: Files, target: Target) -> tuple[Stray, ...]:
+    """Return each entry that a person wrote otherwise than its origin, and each that somebody's list hides."""
+    if target.carry is False:
         return ()
     path, tree, document = load(files, target)
-    spec, strays = _spec(files, target), dict[str, str]()
+    there = below(files, target, SECTION)
+    spec, strays, names = _spec(there, target), dict[str, Stray](), set[str]()
     for node, entry in _entries(document, path):
+        names.add(entry.key)
         theirs, origin = spec.get(entry.key, (entry, ""))
-        ours = {entry.key, entry.identity, entry.left, entry.right} & set(target.managed) or _mine(entry, target)
-        if not ours and _meaning(theirs) != _meaning(entry) and not origin_comment(tree, node):
-            strays[_key(entry)] = origin
-    return tuple(strays.items())
+        managed = {entry.key, entry.identity, entry.left, entry.right} & set(target.managed)
+        if managed or _mine(entry, target):
+            continue
+        if _meaning(theirs) != _meaning(entry) and not origin_comment(tree, node):
+            strays[_key(entry)] = Stray(_key(entry), origin, hidden=False)
+    if not there.carries:
+        hidden = (one for key, one in spec.items() if key not in names and not _mine(one[0], target))
+        strays |= {_key(entry): Stray(_key(entry), origin, hidden=True) for entry, origin in hidden}
+    return tuple(strays.values())
 
 
 def _key(entry: KustomizeImage) -> str:
@@ -179,11 +190,10 @@ def _key(entry: KustomizeImage) -> str:
 Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key: the entry, and the comment that names its origin
 
 
-def _spec(files: Files, target: Target) -> Carried:
-    """Return the entries of the spec and of the common file. For the same name, the common file wins."""
-    path, common = common_document(files, target) if target.carry else ("", None)
-    entries = [(parse_entry(text), FROM_SPEC) for text in target.source.images]
-    entries += [(entry, FROM_COMMON) for _, entry in _entries(common, path)]
+def _spec(there: Below, target: Target) -> Carried:
+    """Return the entries of the lists below the override file's. For the same name, the common file wins."""
+    entries = [(parse_entry(text), FROM_SPEC) for text in (target.source.images if there.spec else ())]
+    entries += [(entry, FROM_COMMON) for _, entry in _entries(there.common, common_path(target))]
     return {entry.key: (entry, origin) for entry, origin in entries}
 
 
@@ -201,10 +211,12 @@ def _meaning(entry: KustomizeImage) -> tuple[str, ...]:
     return (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)
 
 
-def _missing(now: list[KustomizeImage], spec: Carried, target: Target, image: Image) -> list[KustomizeImage]:
+def _missing(
+    now: list[KustomizeImage], spec: Carried, target: Target, image: Image, *, carries: bool
+) -> list[KustomizeImage]:
     """Return the entries to append: those of the spec that the file lacks, and the image's own if there is none."""
     keys = {entry.key for entry in now}
-    lacking = [entry for entry, _ in spec.values() if entry.key not in keys and (target.carry or _mine(entry, target))]
+    lacking = [entry for entry, _ in spec.values() if entry.key not in keys and (carries or _mine(entry, target))]
     carried = [_at_version(entry, spec, target, image) if _mine(entry, target) else entry for entry in lacking]
     name = target.keys.kustomize_name
     if any(entry.key == identity_of(name) if name else _mine(entry, target) for entry in (*now, *carried)):

@@ -193,7 +193,8 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
                 (
                     *errors,
                     *problems,
-                    *cautions(decisions, done.strays),
+                    *sorted(done.cautions, key=lambda one: one.application),
+                    *cautions(decisions),
                     *without_request(decisions, job),
                     *not_merged(decisions, done.commits, job),
                 )

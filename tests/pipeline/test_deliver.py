@@ -12,12 +12,12 @@ from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, subscribe
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
-from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Snapshot
+from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Problem, Snapshot
 from task.pipeline.ask import Ask
 from task.pipeline.changeset import PreparedCommit, prepare_commits
 from task.pipeline.deliver import deliver
 from task.pipeline.discover import Scope
-from task.pipeline.job import Job, Stray, Terms, Wording
+from task.pipeline.job import Job, Terms, Wording
 from task.pipeline.match import asks_for_images
 from task.pipeline.ports import Batch, World
 
@@ -120,12 +120,12 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
         def land(self, change: Changeset) -> Landing:
             raise RepositoryError(f"a hook refuses {change.destination.head}")
 
-    def with_strays(*args: Any) -> tuple[list[PreparedCommit], list[Decision]]:
+    def with_cautions(*args: Any) -> tuple[list[PreparedCommit], list[Decision]]:
         changes, settled = prepare_commits(*args)
-        stray = Stray(changes[0].decisions[0].subscription, "f.yaml", (("a", "# from the Application"),))
-        return [replace(change, strays=(stray,)) for change in changes], settled
+        caution = Problem("argocd/a", "target", "f.yaml differs", severity="warning")
+        return [replace(change, cautions=(caution,)) for change in changes], settled
 
-    monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_strays)
+    monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_cautions)
     outcome = deliver(batch(Refusing((), {})), JOB, world())
     assert {one.verdict.verdict for one in outcome.decisions} == {"error"}
-    assert [stray.file for stray in outcome.strays] == ["f.yaml", "f.yaml"]
+    assert [one.message for one in outcome.cautions] == ["f.yaml differs", "f.yaml differs"]
