@@ -79,6 +79,7 @@ class Source:
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
+    values: str = ""  # helm.valuesObject, else helm.values, as YAML; only of an Application without a status
     recurse: bool = False  # directory.recurse
 
 

@@ -95,7 +95,7 @@ def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_au
 
 def test_plan_tells_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(8)]
-    text = "helm:\n  parameters:\n" + "".join(f"  - {{name: {name}, value: own}}\n" for name in names)
+    text = "helm:\n  parameters:\n" + "".join(f"  - {{name: {name}, value: own}}\n" for name in (*names, "image.tag"))
     scene = Scene(tmp_path, {**HELM, FILE: text})
     one = application("a", scene.repo, write_back_target="")
     one["spec"]["source"] |= helm(**dict.fromkeys(names, "spec"))
@@ -152,3 +152,13 @@ def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(tmp_path: Pat
     assert "  - name: db.tag\n    value: {}\n".format("8.0.0" if alias == "db" else "7.0.0") in scene.text
     assert "1.0.0" not in scene.text
     assert git(scene.repo, "rev-list", "--count", "main") == "4"
+
+
+def test_the_first_run_reads_the_chart_s_values_so_that_an_older_build_does_not_go_in(tmp_path: Path) -> None:
+    files = {**HELM, "apps/a/values.yaml": "image: {tag: 1.0.0}\n", "apps/common/prod.yaml": "image: {tag: 2.0.0}\n"}
+    scene = Scene(tmp_path, files)
+    section = {"helm": {"valueFiles": ["../common/prod.yaml"]}}
+    (one,) = scene.run("1.5.0", section).json["decisions"]
+    assert (one["verdict"], one["rule"], one["current"]) == ("refuse", "not-newer", "2.0.0")
+    (one,) = scene.run("2.1.0", section).json["decisions"]
+    assert (one["verdict"], one["current"], "2.1.0" in scene.text) == ("update", "2.0.0", True)

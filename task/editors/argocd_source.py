@@ -123,7 +123,8 @@ class Below:
 
     spec: bool  # whether those of the spec count
     common: Document | None  # the common override file
-    carries: bool  # whether this list takes what it lacks
+    used: bool  # whether the override file has no list of its own, so that Argo CD uses these
+    carries: bool  # whether the override file's list takes what it lacks
 
 
 def below(files: Files, target: Target, section: Section) -> Below:
@@ -134,7 +135,8 @@ def below(files: Files, target: Target, section: Section) -> Below:
     common_at, common = common_document(files, target)
     # The common file's list replaces that of the spec, too.
     spec = bool(target.carry) or FROM_SPEC in marks or _list(common, section, common_at) is None
-    return Below(spec, common, (own is None or bool(marks)) if target.carry is None else target.carry)
+    carries = (own is None or bool(marks)) if target.carry is None else target.carry
+    return Below(spec, common, own is None, carries)
 
 
 def _shape(problem: str, path: str) -> TargetError:
@@ -373,6 +375,14 @@ def stray_items(files: Files, target: Target, section: Section, keys: Keys, spec
             strays[item.name] = Stray(item.name, origin, hidden=False)
     hidden = () if there.carries else [name for name in origins if name not in names | own]
     return (*strays.values(), *(Stray(name, origins[name][1], hidden=True) for name in hidden))
+
+
+def items_below(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> Sequence[Item]:
+    """Return the items that Argo CD uses if the override file says nothing about them."""
+    if not target.kind.endswith("-override"):
+        return spec
+    there = below(files, replace(target, carry=None), section)
+    return [item for item, _ in _origins(there, target, section, spec).values()] if there.used else []
 
 
 def _origins(there: Below, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, tuple[Item, str]]:

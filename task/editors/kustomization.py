@@ -71,6 +71,12 @@ def read(files: Files, target: Target) -> Reading:
     return replace(found, sound=found.sound and strings)
 
 
+def replacements(files: Files, target: Target) -> list[Replacement]:
+    """Return the image's entries, in the order of the file."""
+    path, _, document = _load(files, target)
+    return [_replacement(document, node) for node in _mine(document, target, path)]
+
+
 def reading_of(mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str) -> Reading:
     """Return the version that the image's entries give it in kustomize's order, and all others in `every` entry.
 

@@ -8,8 +8,10 @@ overwrites another one (AIU issue 516).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from task.editors import kustomization
 from task.editors.argocd_source import (
     FROM_COMMON,
     FROM_SPEC,
@@ -30,6 +32,7 @@ from task.editors.file_text import alone, belongs, identity_of, refuse_taken, re
 from task.editors.kustomization import Replacement, reading_of
 from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, resolved
+from task.errors import TargetError
 from task.image import live_image
 from task.model import Edit, Files, Image, Reading, Target
 
@@ -78,14 +81,36 @@ def read(files: Files, target: Target) -> Reading:
     mine = [entry for _, entry in _entries(document, path) if _mine(entry, target)]
     if not mine or live_image(mine[0].right) is None:
         return Reading(file=path)
-    every = replacements(mine)
-    # Of entries with one name, `kustomize edit set image` takes the last, and sorts what is left by name.
-    by_name = {one.name: one for one in every}
-    found = reading_of([by_name[name] for name in sorted(by_name)], every, target, path)
+    every = _replacements(mine)
+    found = reading_of(_edited(every), every, target, path)
     return replace(found, sound=found.sound and all(entry.identity == target.image.identity for entry in mine))
 
 
-def replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
+def read_below(files: Files, target: Target) -> Reading:
+    """Return what the entries say that Argo CD uses if the override file has none.
+
+    The kustomization file is that of the source's path.
+    """
+    spec = [parse_entry(text) for text in target.source.images]
+    if target.kind == "kustomize-override":
+        there = below(files, replace(target, carry=None), SECTION)
+        spec = [entry for entry, _ in _spec(there, target).values()] if there.used else []
+    folder = target.source.path.strip("/")
+    in_file = []
+    with suppress(TargetError):  # there may be no such file, or it is in another repository
+        in_file = kustomization.replacements(files, replace(target, path=folder))
+    in_spec = _replacements(entry for entry in spec if _mine(entry, target))
+    every = _edited([*in_file, *in_spec]) if in_spec else in_file
+    return reading_of(every, every, target, "") if every else Reading()
+
+
+def _edited(entries: Iterable[Replacement]) -> list[Replacement]:
+    """Return what `kustomize edit set image` leaves of entries: the last one of each name, sorted by name."""
+    by_name = {one.name: one for one in entries}
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
     """Return the entries as a kustomization file has them."""
     images = [(entry.left, live_image(entry.right)) for entry in entries]
     return [

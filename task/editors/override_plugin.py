@@ -9,6 +9,7 @@ from task.editors.argocd_source import (
     PLUGIN,
     Item,
     Stray,
+    items_below,
     items_of,
     load,
     merge_image,
@@ -41,6 +42,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """Return the file with the image's variables, and with the spec's others if the list takes them."""
     _refuse_unnamed(target.keys)
     return merge_image(files, target, PLUGIN, image, target.keys, _spec(target), force=None)
+
+
+def read_below(files: Files, target: Target) -> Reading:
+    """Return what the variables say that Argo CD uses if the override file has none."""
+    return reading_of(items_below(files, target, PLUGIN, _spec(target)), target.keys, (), "")
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:

@@ -13,9 +13,26 @@ from task.errors import TaskError
 from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
 from task.pipeline.job import Job, Terms
 from task.pipeline.target import target_of
+from task.policy.order import version_of
 from task.text import and_more
 
 MOST_NAMES = 5
+
+
+def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
+    """Return a warning for each update that nothing is compared with, so that it may be an older version."""
+    return tuple(
+        Problem(
+            one.subscription.application.key,
+            "target",
+            f"{one.candidate.name}: neither the target nor the Application's own sources name a version, so "
+            f"{one.candidate.version} is a first tag, compared with nothing",
+            "if an older version must not go in, write the present one into the target, or use --applications cluster",
+            "warning",
+        )
+        for one in decisions
+        if one.verdict.verdict == "update" and one.kind and not version_of(one.current)
+    )
 
 
 def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:

@@ -178,6 +178,7 @@ SEVERAL = {
 def test_of_several_entries_the_one_that_kustomize_makes_effective_is_current(
     tmp_path: Path, entries: Any, edited: Any, base: str
 ) -> None:
+    images: list[str] = []
     if edited:  # as Argo CD applies an override file
         images = [
             f"{f'{name}=' if new else ''}ghcr.io/acme/api{f':{tag}' if tag else ''}{f'@{digest}' if digest else ''}"
