@@ -162,3 +162,45 @@ def test_the_first_run_reads_the_chart_s_values_so_that_an_older_build_does_not_
     assert (one["verdict"], one["rule"], one["current"]) == ("refuse", "not-newer", "2.0.0")
     (one,) = scene.run("2.1.0", section).json["decisions"]
     assert (one["verdict"], one["current"], "2.1.0" in scene.text) == ("update", "2.0.0", True)
+
+
+AIU = f"""helm:
+  parameters:
+  - name: image.tag
+    value: 1.0.0
+    forcestring: true
+  - name: image
+    value: {WEB}:0.9.0
+    forcestring: true
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "status", "lint", "lint here"])
+def test_what_a_file_hides_and_what_it_does_not_change_is_told_by(command: str, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {**HELM, FILE: AIU})
+    one = application("a", scene.repo, write_back_target="")
+    one["spec"]["source"] |= helm(replicas="7")
+    if command == "lint here":  # in a clone, without access to the repository
+        git(tmp_path, "clone", "--quiet", str(scene.repo), str(tmp_path / "clone"))
+        apps = manifest(tmp_path / "clone", one)
+        found = image_update("lint", apps, "--output", "json").json["findings"]
+    else:
+        apps = manifest(tmp_path, one)
+        given = arguments(apps)[1:]
+        result = image_update(command, *(given if command in ("run", "plan") else given[2:]))
+        found = result.json["findings" if command == "lint" else "errors"]
+        assert result.code == 0, result.stderr
+    told = [one["message"] for one in found if one["severity"] == "warning"]
+    assert f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that" in told
+    assert f"{WEB} is also at {FILE}:7, not changed" in told
+
+
+def test_what_else_is_the_image_in_a_folder_of_manifests(tmp_path: Path) -> None:
+    pod = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - {{name: a, image: '{WEB}:1.0.0'}}\n"
+    recipe = f"apiVersion: x.dev/v1\nkind: Recipe\nspec:\n  runs: {WEB}:1.0.0\n  text: use {WEB}:1.0.0\n"
+    repo = bare_repo(tmp_path, {"apps/a/pod.yaml": pod, "apps/a/recipe.yaml": recipe})
+    apps = manifest(tmp_path, application("a", repo, write_back_target="manifests"))
+    for _ in range(2):  # also when there is nothing to do
+        result = image_update(*arguments(apps))
+        assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, not changed"]
+    assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (recipe, "2")

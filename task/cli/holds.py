@@ -1,4 +1,4 @@
-"""Reads the holds from the repositories' state files, so that `lint` can show them."""
+"""Reads the holds and the written files from the repositories, so that `lint` can show what they say."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from task.annotations.lint import Finding
 from task.annotations.subscription import subscribe
+from task.cli.target_findings import local_findings, target_findings
 from task.cli.update import scope_of
 from task.errors import TaskError
 from task.model import Application, Place, Snapshot, Subscription
 from task.pipeline.decide import NOTHING, file_of, state_path, states_of
 from task.pipeline.governed import CONFIG
 from task.pipeline.ports import World
+from task.pipeline.target import target_places
 from task.policy.order import version_of
 from task.policy.remember import active, hold_text
 from task.repository_config.config import governed
@@ -22,16 +24,21 @@ LOCAL = ("/", ".", "file://")  # these URLs need no login
 
 
 def held(apps: Iterable[Application], settings: Settings, world: World, now: str) -> Iterator[Finding]:
-    """Return an info for each hold, and an error for each unreadable state file.
+    """Return an info for each hold, an error for each unreadable state file, and what `target_findings` says.
 
-    Repositories that need a login are read only with `--holds`. If one cannot be reached, the log has a warning.
+    Repositories that need a login are read only with `--holds`. If one cannot be reached, the log has a warning. Files
+    that lie here are read here.
     """
     places: dict[tuple[str, str], list[Subscription]] = {}
+    here: list[Subscription] = []
     defaults = scope_of(settings).defaults
     for app in apps:
         for sub in subscribe(app, defaults).subscriptions:
             if settings.holds or (sub.repo.startswith(LOCAL) and "file" in settings.git.protocols):
                 places.setdefault((sub.repo, sub.base), []).append(sub)
+            else:
+                here.append(sub)
+    yield from local_findings(here, world.locate)
     for (repo, base), subs in places.items():
         try:
             yield from _of_repository(repo, base, subs, world, now)
@@ -42,10 +49,12 @@ def held(apps: Iterable[Application], settings: Settings, world: World, now: str
 def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: World, now: str) -> Iterator[Finding]:
     repository = world.repository(repo, subs[0])
     try:
-        snapshot = repository.snapshot(base, (CONFIG, *map(Place, dict.fromkeys(map(state_path, subs)))))
+        targets = (place for sub in subs for place in target_places(sub))
+        snapshot = repository.snapshot(base, (CONFIG, *map(Place, dict.fromkeys(map(state_path, subs))), *targets))
     finally:
         repository.close()
     yield from _frozen(snapshot, subs, now)
+    yield from target_findings(snapshot, subs)
     seen: set[tuple[str, str]] = set()
     for sub in subs:
         key, origin, path = sub.application.key, sub.application.origin, state_path(sub)

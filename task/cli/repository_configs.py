@@ -72,12 +72,12 @@ def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator
     top = os.path.dirname(os.path.dirname(config))
     for path, line in templates:
         try:
-            template_in(_files_to(top, path), path, line)
+            template_in(files_to(top, path), path, line)
         except TargetError as error:
             yield _placed(config, error.message, error.hint)
 
 
-def _files_to(top: str, path: str) -> Files:
+def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
     """Return the path and the folders above it as Git would have them."""
     found: dict[str, File] = {}
     parts = path.split("/")
@@ -90,13 +90,13 @@ def _files_to(top: str, path: str) -> Files:
         if os.path.isdir(here):
             found[name] = File("", "040000")
         elif os.path.exists(here):
-            found[name] = _file(here)
+            found[name] = _file(here, largest)
     return found
 
 
-def _file(path: str) -> File:
+def _file(path: str, largest: int) -> File:
     try:
-        return File(read_text(path, 10 * LONGEST))
+        return File(read_text(path, largest))
     except (OSError, UnicodeDecodeError) as error:
         return File("", problem=str(error))
 
