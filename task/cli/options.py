@@ -341,7 +341,9 @@ Builds = Annotated[
         read=count,
     ),
 ]
-Holds = Annotated[bool, flag("--holds", HELD, "Also list the holds in repositories that need a login.")]
+Holds = Annotated[
+    bool, flag("--holds", HELD, "Also list the holds, and check the written files, in repositories that need a login.")
+]
 
 Applications = Annotated[
     Texts,

@@ -89,7 +89,7 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
         names = [one.name[:100] for one in listed if (one.origin, one.hidden) == (mark, hidden)]
         told, origin, file = and_more(names, MOST_NAMES), mark.removeprefix("# from "), chosen(files, target)
         message = f"{file} differs from {origin} in {told}; Argo CD uses the file"
-        hint = f"remove it from the file, or end its first line with the comment `{mark}`: then it follows {origin}"
+        hint = f"if it should follow {origin}, end its first line in the file with the comment `{mark}`"
         if hidden:
             message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
             hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"

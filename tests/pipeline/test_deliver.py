@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from runs import WEB, application
+from memory import story
+from runs import WEB, application, target
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.narrow import Narrow
@@ -111,6 +112,16 @@ def test_the_one_that_was_outpaced_is_decided_again() -> None:
     assert repository.landed == ["head-a"]
     rules = {one.subscription.application.name: one.verdict.rule for one in outcome.decisions}
     assert rules == {"a": "admitted", "b": "not-newer"}
+
+
+def test_of_two_entries_of_one_image_the_stale_one_is_not_current() -> None:
+    told = story("semver")
+    named = f"images:\n- name: web\n  newName: {WEB}\n  newTag: 1.0.0\n- name: {WEB}\n  newTag: 2.0.0\n"
+    told.branch.commit({target("a"): named})
+    assert told.event("1.5.0") == ("refuse", "not-newer")
+    assert told.branch.files[target("a")] == named
+    assert told.event("2.1.0") == ("update", "admitted")
+    assert told.branch.files[target("a")] == named.replace("1.0.0", "2.1.0").replace("2.0.0", "2.1.0")
 
 
 def test_what_an_override_file_says_differently_is_told_also_where_the_push_fails(
