@@ -22,6 +22,7 @@ SECTIONS: Mapping[str, Kind] = {
     "plugin": "Plugin",
     "directory": "Directory",
 }
+_LONGEST_VALUES = 1_500_000  # characters; Kubernetes stores no larger Application
 KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
 
@@ -127,9 +128,21 @@ def _source(raw: object, status_kind: object) -> Source:
 
 def _values(helm: Mapping[str, Any]) -> str:
     """Return the values in the spec. Argo CD ignores `values` if there is a `valuesObject`."""
-    if isinstance(helm.get("valuesObject"), dict):
-        return json.dumps(helm["valuesObject"], default=str)
-    return _text(helm.get("values"))
+    given = helm.get("valuesObject")
+    if not isinstance(given, dict):
+        return _text(helm.get("values"))
+    text: list[str] = []
+    size = 0
+    try:
+        # Aliases in a manifest make an object that contains itself, or one that is endless when it is written out.
+        for piece in json.JSONEncoder(default=str).iterencode(given):
+            text.append(piece)
+            size += len(piece)
+            if size > _LONGEST_VALUES:
+                return ""
+    except (ValueError, RecursionError):
+        return ""
+    return "".join(text)
 
 
 NOTHING: Mapping[str, Any] = {}

@@ -19,6 +19,7 @@ from task.policy.order import version_of
 from task.urls import normal_url
 
 _VALUES = "values.yaml"
+_MOST_FILES = 100  # of one Application, the strongest ones
 
 
 def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
@@ -83,7 +84,7 @@ def _value_files(sub: Subscription) -> list[str]:
                     paths.append(inside("", rest))
             elif "://" not in name and _here(sub):
                 paths.append(inside(sub.source.path, name))
-    return paths
+    return paths[:_MOST_FILES]
 
 
 def _here(sub: Subscription) -> bool:
