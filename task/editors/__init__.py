@@ -11,7 +11,6 @@ from typing import Protocol, cast
 from task.editors import flux, helm_values, kustomization, manifests, override_helm, override_kustomize, override_plugin
 from task.editors.argocd_source import Stray
 from task.editors.elsewhere import elsewhere
-from task.editors.file_text import tree_of
 from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
@@ -64,8 +63,10 @@ def strays(kind: TargetKind, files: Files, target: Target) -> tuple[Stray, ...]:
 def also_at(kind: TargetKind, files: Files, target: Target, image: Image) -> tuple[tuple[str, int], ...]:
     """Return path and line of each scalar in the target's files that is the image at another version.
 
-    `files` are those after an update, so nothing wrote these scalars. Raises TargetError for an unreadable file.
+    `files` are those after an update, so nothing wrote these scalars.
     """
-    paths = [place.path for place in EDITORS[kind].places(target) if place.want == "text" and place.path in files]
-    trees = manifests.trees(files, target) if kind == "manifests" else ((path, tree_of(files, path)) for path in paths)
-    return tuple(elsewhere(trees, target, image))
+    if kind == "manifests":
+        paths = manifests.manifests_in(files, target)
+    else:
+        paths = (one.path for one in EDITORS[kind].places(target) if one.want == "text" and one.path in files)
+    return tuple(elsewhere(files, paths, target, image))

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
-from task.editors.file_text import belongs
+from task.editors.file_text import belongs, tree_of
 from task.editors.manifests import key_path
 from task.editors.yaml.tree import Node, Tree, value, walk
+from task.errors import TargetError
 from task.image import live_image
-from task.model import Image, Target
+from task.model import Files, Image, Target
 
 
-def elsewhere(trees: Iterable[tuple[str, Tree]], target: Target, image: Image) -> Iterator[tuple[str, int]]:
-    """Yield path and line of each such scalar. What belongs to another alias is left out."""
-    last = image.repository.rpartition("/")[2]
-    for path, tree in trees:
-        if last not in tree.text:
+def elsewhere(files: Files, paths: Iterable[str], target: Target, image: Image) -> Iterator[tuple[str, int]]:
+    """Yield path and line of each such scalar. What belongs to another alias, or cannot be read, is left out."""
+    last = re.escape(image.repository.rpartition("/")[2])
+    # Parsing takes long, and most files have no other version.
+    other = re.compile(rf"{last}[:@](?!{re.escape(image.version)}(?![\w.-]))\w")
+    for path in paths:
+        if not other.search(files[path].text):
             continue
-        at, line = 0, 1
-        for document in tree.documents:
-            for node in walk(document.root):
-                if node.kind != "scalar" or last not in node.value or not _differs(node.value, image):
-                    continue
-                if tree.key_of(node) is node or _of_another(tree, node, target):
-                    continue
-                line += tree.text.count("\n", at, node.start)
-                at = node.start
-                yield path, line
+        with suppress(TargetError):
+            yield from ((path, line) for line in _lines(tree_of(files, path), target, image))
+
+
+def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
+    at, line = 0, 1
+    for document in tree.documents:
+        for node in walk(document.root):
+            if node.kind != "scalar" or not _differs(node.value, image):
+                continue
+            if tree.key_of(node) is node or _of_another(tree, node, target):
+                continue
+            line += tree.text.count("\n", at, node.start)
+            at = node.start
+            yield line
 
 
 def _differs(text: str, image: Image) -> bool:
     """Tell whether a text is this image and nothing else, at another version."""
-    there = live_image(text)
+    there = live_image(text) if image.repository.rpartition("/")[2] in text else None
     if there is None or there.identity != image.identity or not there.version:
         return False
     if there.tag and image.tag:

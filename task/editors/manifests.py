@@ -71,7 +71,7 @@ def read(files: Files, target: Target) -> Reading:
 
     Raises TargetError if no manifest has the image.
     """
-    hits = [(path, hit) for path, tree in trees(files, target) for hit in _hits(tree, target, None)]
+    hits = [(path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)]
     if not hits:
         raise _no_such_image(target)
     name = next((hit.old.name for _, hit in hits if hit.old.name), "")
@@ -93,7 +93,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     changed: dict[str, File] = {}
     edits: list[Edit] = []
     seen = False
-    for path, tree in trees(files, target):
+    for path, tree in _trees(files, target):
         with about(path):
             hits = list(_hits(tree, target, image))
             seen = seen or bool(hits)
@@ -126,7 +126,17 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
     return splice(tree, list({id(node): (node, text) for node, text in changes}.values())) if changes else tree
 
 
-def trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
+def manifests_in(files: Files, target: Target) -> Iterator[str]:
+    """Yield the paths of the target's files, in order."""
+    for path in sorted(files):
+        folder = posixpath.dirname(path)
+        below = target.recurse and (not target.path or f"{folder}/".startswith(f"{target.path}/"))
+        inside = path.endswith(SUFFIXES) and (folder == target.path or below)
+        if (inside or path == target.path) and files[path].mode not in MODES and not files[path].problem:
+            yield path
+
+
+def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
     """Yield the readable YAML files that may have the image, by path."""
     # Called only for its errors: the path, or a folder above it, may be a link, a submodule or a file.
     if target.path in files and files[target.path].mode != "040000":
@@ -134,18 +144,13 @@ def trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
     elif target.path:
         text_of(files, posixpath.join(target.path, "_"))
     names = [target.keys.manifests_name.rpartition("/")[2], target.image.repository.rpartition("/")[2]]
-    for path in sorted(files):
-        file = files[path]
-        folder = posixpath.dirname(path)
-        below = target.recurse and (not target.path or f"{folder}/".startswith(f"{target.path}/"))
-        inside = path.endswith(SUFFIXES) and (folder == target.path or below)
-        if not (inside or path == target.path) or file.mode in MODES or file.problem:
-            continue
+    for path in manifests_in(files, target):
+        text = files[path].text
         # Parsing takes most of the time here, and a file without the name's last part cannot have the image.
-        if SIGN not in file.text and not any(name and name in file.text for name in names):
+        if SIGN not in text and not any(name and name in text for name in names):
             continue
         try:
-            yield path, parse(file.text)
+            yield path, parse(text)
         except TargetError:
             if path == target.path:  # the target names this file; others in the folder may be templates of a chart
                 raise

@@ -107,6 +107,7 @@ def _edit(
     changed: dict[str, File] = {}
     done: list[Move] = []
     rest: list[Decision] = []
+    found: list[Problem] = []
     for move in members:
         one = move.decision
         if not move.updates or one.kind is None:
@@ -138,14 +139,8 @@ def _edit(
         done.append(replace(move, decision=one))
         if not move.kept:  # what waits on a head branch gives way to something newer
             writers |= {(edit.path, edit.key): move for edit in edits}
-    told = (move.decision for move in done if move.updates and not move.kept)
-    found = (
-        caution
-        for one in told
-        if one.kind
-        for caution in file_cautions(seen, one.subscription, one.kind, one.candidate, terms)
-    )
-    return changed, done, rest, list(found)
+            found += file_cautions(seen, one.subscription, target.kind, one.candidate, terms)
+    return changed, done, rest, found
 
 
 def _replaces(files: Files, first: Move, terms: Terms) -> bool:

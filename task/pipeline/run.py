@@ -195,7 +195,7 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
                     *problems,
                     *sorted(done.cautions, key=lambda one: one.application),
                     *cautions(decisions),
-                    *(first_tags(decisions) if job.dry else ()),
+                    *(first_tags(decisions) if job.dry and not job.intent else ()),
                     *without_request(decisions, job),
                     *not_merged(decisions, done.commits, job),
                 )
