@@ -42,7 +42,7 @@ def config_findings(
             yield from sorted(wrong, key=lambda one: one[2])
             yield from _of_templates(path, config.templates)
             found = locate(f"{path}:0") if config.rules or config.freezes else None
-            ours = [sub for sub in subs if found and _same(sub.repo, found[0])]
+            ours = [sub for sub in subs if found and same_repository(sub.repo, found[0])]
             number = len({sub.application.key for sub in ours})
             for what, line in unmatched(config, ours) if ours else ():
                 message = f"{what} matches none of the {number} Applications read that write to this repository"
@@ -62,7 +62,7 @@ def _misplaced(config: str) -> Iterator[tuple[Finding, str, int]]:
             yield Finding("", "", "", "warning", f"{PATH}{ending} is not read", hint, path), path, 0
 
 
-def _same(one: str, other: str) -> bool:
+def same_repository(one: str, other: str) -> bool:
     """Tell whether two URLs name one repository, even if one is for ssh and the other for https."""
     first, second = (normal_url(url).partition("://")[2].rpartition("@")[2] for url in (one, other))
     return first == second

@@ -10,7 +10,7 @@ from dataclasses import replace
 from task.annotations.lint import Finding
 from task.applications.local_files import LocalFiles
 from task.applications.work_tree import top_of
-from task.cli.repository_configs import files_to
+from task.cli.repository_configs import files_to, same_repository
 from task.errors import Malformed, TaskError
 from task.model import File, Files, Snapshot, Subscription
 from task.pipeline.cautions import file_cautions
@@ -18,7 +18,6 @@ from task.pipeline.decide import reading
 from task.pipeline.discover import Locate
 from task.pipeline.job import Terms
 from task.pipeline.target import resolve, target_places
-from task.urls import normal_url
 
 LARGEST = 10 * 1024 * 1024  # bytes of one file: what a run edits, too
 
@@ -43,7 +42,7 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
     for sub in subs:
         path = sub.application.origin.rpartition(":")[0]
         located = locate(sub.application.origin) if os.path.exists(path) else None
-        if located and normal_url(located[0]) == normal_url(sub.repo):
+        if located and same_repository(sub.repo, located[0]):
             files = _files_of(top_of(os.path.dirname(os.path.realpath(path))), sub)
             yield from target_findings(Snapshot(sub.repo, sub.base, "", files), (sub,))
 
