@@ -203,8 +203,8 @@ def current_reading(snapshot: Snapshot, sub: Subscription, kind: TargetKind, in_
 def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Place, ...]:
     """Return what to read in addition, because neither the target nor a status says what is current."""
     try:
-        kind = resolve(sub, snapshot)
-        needed = own_places(sub, kind)
+        known = target_places(sub)
+        needed = tuple(place for place in own_places(sub, resolve(sub, snapshot)) if place not in known)
         return () if not needed or version_of(reading(snapshot, sub, terms)) else needed
     except TaskError:  # it is told when the decision is made
         return ()
