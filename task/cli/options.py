@@ -491,8 +491,8 @@ CarryParameters = Annotated[
     flag(
         "--carry-parameters",
         RULES,
-        "Copy the Application's own parameters into override files, because Argo CD replaces whole lists. By default "
-        "only into new lists, and into those that Image Update made.",
+        "Copy the Application's own parameters into every override file. By default only into lists that Image Update "
+        "makes.",
         read=open_switch,
     ),
 ]
