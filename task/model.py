@@ -79,7 +79,7 @@ class Source:
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
-    values: str = ""  # helm.valuesObject as JSON, else helm.values
+    values: str = ""  # helm.valuesObject, else helm.values, as YAML
     recurse: bool = False  # directory.recurse
 
 
@@ -174,7 +174,8 @@ class Target:
     alias: str = ""
     recurse: bool = False  # for manifests: include sub-folders
     fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
-    carry: bool = True  # whether the spec's parameters, images and env are carried along
+    # whether the spec's parameters, images and env are carried along; None: into lists of ours, and new ones
+    carry: bool | None = None
     managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
     values: tuple[str, ...] = ()  # the values files in this repository that Helm reads, in its order
@@ -231,6 +232,8 @@ class Reading:
     digest: str = ""
     sound: bool = True  # False if the target must be rewritten although its text is right, such as the number 1.10
     file: str = ""  # the file that is written
+    # tags of the image's other entries, which an update replaces as well
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ class Settings:
     require_update: bool = False
     require_match: bool = False
     pin_digest: bool = False
-    carry: bool = True
+    carry: bool | None = None
     atomic: bool = False
     build: BuildSettings = BuildSettings()
     held: HoldSettings = HoldSettings()

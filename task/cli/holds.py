@@ -1,4 +1,4 @@
-"""Reads repositories for `lint`: the holds in their state files, and targets that cannot be edited."""
+"""Reads repositories for `lint`: the holds in their state files, and what the written files say."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from task.annotations.lint import Finding
 from task.annotations.subscription import subscribe
+from task.cli.target_findings import local_findings, target_findings
 from task.cli.update import scope_of
 from task.editors import EDITORS
 from task.errors import TargetError, TaskError
@@ -24,16 +25,21 @@ LOCAL = ("/", ".", "file://")  # these URLs need no login
 
 
 def held(apps: Iterable[Application], settings: Settings, world: World, now: str) -> Iterator[Finding]:
-    """Return an info for each hold, and an error for each unreadable state file, and each target that is unusable.
+    """Return an info for each hold, an error for each unreadable state file and unusable target, and `target_findings`.
 
-    Repositories that need a login are read only with `--holds`. If one cannot be reached, the log has a warning.
+    Repositories that need a login are read only with `--holds`. If one cannot be reached, the log has a warning. Files
+    that lie here are read here.
     """
     places: dict[tuple[str, str], list[Subscription]] = {}
+    here: list[Subscription] = []
     defaults = scope_of(settings).defaults
     for app in apps:
         for sub in subscribe(app, defaults).subscriptions:
             if settings.holds or (sub.repo.startswith(LOCAL) and "file" in settings.git.protocols):
                 places.setdefault((sub.repo, sub.base), []).append(sub)
+            else:
+                here.append(sub)
+    yield from local_findings(here, world.locate)
     for (repo, base), subs in places.items():
         try:
             yield from _of_repository(repo, base, subs, world, now)
@@ -50,6 +56,7 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
         repository.close()
     yield from _frozen(snapshot, subs, now)
     yield from _unusable(snapshot, subs)
+    yield from target_findings(snapshot, subs)
     seen: set[tuple[str, str]] = set()
     for sub in subs:
         key, origin, path = sub.application.key, sub.application.origin, state_path(sub)

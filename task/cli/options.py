@@ -342,8 +342,7 @@ Builds = Annotated[
     ),
 ]
 Holds = Annotated[
-    bool,
-    flag("--holds", HELD, "Also read repositories that need a login: their holds, and targets that cannot be edited."),
+    bool, flag("--holds", HELD, "Also list the holds, and check the written files, in repositories that need a login.")
 ]
 FromImageUpdater = Annotated[
     bool,
@@ -500,7 +499,9 @@ CarryParameters = Annotated[
     flag(
         "--carry-parameters",
         RULES,
-        "Copy the Application's own parameters into a new override file, because Argo CD replaces the whole list.",
+        "Copy the Application's own parameters into every override file. By default only into lists that Image Update "
+        "makes.",
+        read=open_switch,
     ),
 ]
 

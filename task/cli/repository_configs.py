@@ -42,7 +42,7 @@ def config_findings(
             yield from sorted(wrong, key=lambda one: one[2])
             yield from _of_templates(path, config.templates)
             found = locate(f"{path}:0") if config.rules or config.freezes else None
-            ours = [sub for sub in subs if found and _same(sub.repo, found[0])]
+            ours = [sub for sub in subs if found and same_repository(sub.repo, found[0])]
             number = len({sub.application.key for sub in ours})
             for what, line in unmatched(config, ours) if ours else ():
                 message = f"{what} matches none of the {number} Applications read that write to this repository"
@@ -62,7 +62,7 @@ def _misplaced(config: str) -> Iterator[tuple[Finding, str, int]]:
             yield _placed(path, f"{name} {NOT_READ} {PATH}", f"rename it to {PATH}, or delete it")
 
 
-def _same(one: str, other: str) -> bool:
+def same_repository(one: str, other: str) -> bool:
     """Tell whether two URLs name one repository, even if one is for ssh and the other for https."""
     first, second = (normal_url(url).partition("://")[2].rpartition("@")[2] for url in (one, other))
     return first == second
@@ -72,12 +72,12 @@ def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator
     top = os.path.dirname(os.path.dirname(config))
     for path, line in templates:
         try:
-            template_in(_files_to(top, path), path, line)
+            template_in(files_to(top, path), path, line)
         except TargetError as error:
             yield _placed(config, error.message, error.hint)
 
 
-def _files_to(top: str, path: str) -> Files:
+def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
     """Return the path and the folders above it as Git would have them."""
     found: dict[str, File] = {}
     parts = path.split("/")
@@ -90,13 +90,13 @@ def _files_to(top: str, path: str) -> Files:
         if os.path.isdir(here):
             found[name] = File("", "040000")
         elif os.path.exists(here):
-            found[name] = _file(here)
+            found[name] = _file(here, largest)
     return found
 
 
-def _file(path: str) -> File:
+def _file(path: str, largest: int) -> File:
     try:
-        return File(read_text(path, 10 * LONGEST))
+        return File(read_text(path, largest))
     except (OSError, UnicodeDecodeError) as error:
         return File("", problem=str(error))
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 from task.annotations.known_keys import differ
 from task.annotations.writable import refuse_unwritable
-from task.editors import EDITORS, helm_values, strays
+from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
 from task.editors.state_file import write_state
 from task.errors import TargetError, TaskError
@@ -21,16 +21,18 @@ from task.model import (
     Files,
     Memory,
     Person,
+    Problem,
     Snapshot,
     State,
     Subscription,
     Verdict,
     Wishes,
 )
+from task.pipeline.cautions import file_cautions
 from task.pipeline.decide import file_of, state_path, states_of
 from task.pipeline.head_branch import with_state
 from task.pipeline.hold_changes import hold_changes, new_holds
-from task.pipeline.job import AUTHOR, Stray, Terms, Wording
+from task.pipeline.job import AUTHOR, Terms, Wording
 from task.pipeline.move import Move, Remember, failed
 from task.pipeline.target import target_of
 from task.pipeline.weigh import key_of
@@ -59,7 +61,7 @@ class PreparedCommit:
     command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
     sentences: tuple[str, ...] = ()  # about the images that no change names, or about all if a person gave the command
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
-    strays: tuple[Stray, ...] = ()
+    cautions: tuple[Problem, ...] = ()
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
     frozen: bool = False  # whether a freeze covers some of it
@@ -82,14 +84,14 @@ def prepare_commits(
     for name, members in branches.items():
         if all(move.kept for move in members):  # nothing is new, so the head branch stays as it is
             continue
-        files, done, rest, strays = _edit(snapshot.files, members, terms)
+        files, done, rest, cautions = _edit(snapshot.files, members, terms)
         files |= _state_files(snapshot, heads.get(name), members, done)
         settled += rest
         if files:
             head_commit = None  # the commit goes to the base branch itself
             if name != snapshot.branch:
                 head_commit = heads[name].tip if name in heads else ""
-            made.append(replace(_prepare(snapshot, name, head_commit, files, done, wording), strays=tuple(strays)))
+            made.append(replace(_prepare(snapshot, name, head_commit, files, done, wording), cautions=tuple(cautions)))
         else:
             settled += [move.decision for move in done if not move.kept]
     return made, settled
@@ -97,8 +99,8 @@ def prepare_commits(
 
 def _edit(
     files: Files, members: Sequence[Move], terms: Terms
-) -> tuple[dict[str, File], list[Move], list[Decision], list[Stray]]:
-    """Edit one move after the other; return (changed files, moves done, other decisions, strays).
+) -> tuple[dict[str, File], list[Move], list[Decision], list[Problem]]:
+    """Edit one move after the other; return (changed files, moves done, other decisions, cautions).
 
     A move that would replace what an earlier one wrote fails: one commit cannot have both versions in one place.
     """
@@ -107,7 +109,7 @@ def _edit(
     changed: dict[str, File] = {}
     done: list[Move] = []
     rest: list[Decision] = []
-    found: list[Stray] = []
+    found: list[Problem] = []
     for move in members:
         one = move.decision
         if not move.updates or one.kind is None:
@@ -133,18 +135,16 @@ def _edit(
                 verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
                 rest += [] if move.kept else [replace(one, verdict=verdict)]
                 continue
-        told = one
         if one.kind == "helmvalues":
             doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
             created = next((path for path in new if path not in seen), "")
-            told = replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
+            one = replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
         seen.update(new)
         changed.update(new)
-        done.append(replace(move, decision=told))
+        done.append(replace(move, decision=one))
         if not move.kept:  # what waits on a head branch gives way to something newer
             writers |= {(edit.path, edit.key): move for edit in edits}
-        if names := strays(one.kind, seen, target):
-            found.append(Stray(one.subscription, one.current.file, names))
+            found += file_cautions(seen, one.subscription, target.kind, one.candidate, terms)
     return changed, done, rest, found
 
 

@@ -33,6 +33,7 @@ from task.pipeline.ask import Ask, live_reading, settled_without_git
 from task.pipeline.by_hand import fulfil
 from task.pipeline.job import Terms
 from task.pipeline.move import Move, error_decision
+from task.pipeline.own_sources import own_places, own_reading
 from task.pipeline.questions import Offer, Questions, combined, facts_of, may_ask
 from task.pipeline.target import SIGNS, resolve, target_of, target_places
 from task.pipeline.weigh import Facts, Situation, deferred, key_of, weigh
@@ -170,7 +171,7 @@ def decide_one(
         sub,
         snapshot.branch,
         kind,
-        current=_or_live(in_git, sub),
+        current=current_reading(snapshot, sub, kind, in_git),
         in_git=on_head or in_git,
         state=state,
         memory=state.images.get(key_of(sub), Memory()),
@@ -182,8 +183,9 @@ def decide_one(
     move = choose(situation, ask.candidates)
     if version_of(in_git) or move.decision.verdict.verdict != "unchanged":
         return move
-    # the rules compared with what runs, which may differ from Git
-    because = f"the live image is {move.decision.candidate.version} already, and Git does not set it"
+    # the rules compared with what runs, or with the Application's own sources
+    what = "live image is" if sub.application.live else "Application's own sources say"
+    because = f"the {what} {move.decision.candidate.version} already, and the target does not set it"
     return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
 
 
@@ -192,14 +194,29 @@ def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
     sub = refused.subscription
     refused = replace(refused, branch=snapshot.branch, head=snapshot.branch)
     try:
-        return replace(refused, current=_or_live(reading(snapshot, sub, terms), sub), kind=resolve(sub, snapshot))
+        kind = resolve(sub, snapshot)
+        current = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
+        return replace(refused, current=current, kind=kind)
     except TaskError:
         return refused
 
 
-def _or_live(in_git: Reading, sub: Subscription) -> Reading:
-    """Return what Git says, or what runs if Git says nothing."""
-    return in_git if version_of(in_git) else replace(live_reading(sub), file=in_git.file)
+def current_reading(snapshot: Snapshot, sub: Subscription, kind: TargetKind, in_git: Reading) -> Reading:
+    """Return what the target says, else what runs, else what the Application's own sources say."""
+    if version_of(in_git):
+        return in_git
+    live = live_reading(sub)
+    return replace(live if version_of(live) else own_reading(snapshot.files, sub, kind), file=in_git.file)
+
+
+def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Place, ...]:
+    """Return what to read in addition, because neither the target nor a status says what is current."""
+    try:
+        known = target_places(sub)
+        needed = tuple(place for place in own_places(sub, resolve(sub, snapshot)) if place not in known)
+        return () if not needed or version_of(reading(snapshot, sub, terms)) else needed
+    except TaskError:  # it is told when the decision is made
+        return ()
 
 
 def choose(situation: Situation, images: Sequence[Image]) -> Move:

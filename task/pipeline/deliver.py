@@ -12,10 +12,11 @@ from functools import cache
 from itertools import chain
 
 from task.errors import ContendedError, Outpaced, TaskError
-from task.model import Answer, Commit, Decision, Question, Snapshot, Verdict
+from task.model import Answer, Commit, Decision, Problem, Question, Snapshot, Verdict
 from task.output.diff import unified_diff
 from task.pipeline.ask import Ask, settled_without_git
 from task.pipeline.atomic import stop_all
+from task.pipeline.cautions import file_cautions
 from task.pipeline.changeset import PreparedCommit, prepare_commits
 from task.pipeline.contention import Contention
 from task.pipeline.decide import decide, places, questions
@@ -53,7 +54,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
         if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
             return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))
-        done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled)))
+        told = _cautions(snapshot, settled, job.terms)
+        done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled), cautions=told))
         outpaced: list[PreparedCommit] = []
         for prepared in commits:
             try:
@@ -145,7 +147,7 @@ def _land(
         outcome = propose(prepared, request, job, world, commit) if request else commit()
     except TaskError as error:
         outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
-    return replace(outcome, strays=prepared.strays)
+    return replace(outcome, cautions=prepared.cautions)
 
 
 def _asks_of(commits: Iterable[PreparedCommit], asks: Iterable[Ask], governed: Iterable[Ask]) -> tuple[Ask, ...]:
@@ -188,8 +190,21 @@ def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[La
 
 def _already_in_git(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Landed, ...]:
     """Return the Applications that already have the image. With `--wait`, the run waits for their rollouts as well."""
-    same = [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
-    return landed_of(same, snapshot.repo, snapshot.tip)
+    return landed_of(_unchanged(settled), snapshot.repo, snapshot.tip)
+
+
+def _cautions(snapshot: Snapshot, settled: Sequence[Decision], terms: Terms) -> tuple[Problem, ...]:
+    """Return the warnings about files that already have the image."""
+    return tuple(
+        caution
+        for one in _unchanged(settled)
+        if one.kind
+        for caution in file_cautions(snapshot.files, one.subscription, one.kind, one.candidate, terms)
+    )
+
+
+def _unchanged(settled: Sequence[Decision]) -> list[Decision]:
+    return [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
 
 
 def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:

@@ -19,6 +19,7 @@ from task.model import (
     Subscription,
 )
 from task.pipeline.ask import all_live
+from task.pipeline.cautions import file_cautions
 from task.pipeline.decide import NOTHING, file_of, reading, state_path, states_of
 from task.pipeline.job import Terms
 from task.pipeline.move import error_decision
@@ -44,6 +45,8 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
     try:
         kind = resolve(sub, snapshot)
         one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
+        image = replace(sub.entry.image, tag=one.in_git.tag, digest=one.in_git.digest)
+        problems += file_cautions(snapshot.files, sub, kind, image, terms)
     except TaskError as error:
         problems.append(unread(sub, error))
     try:

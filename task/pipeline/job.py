@@ -15,7 +15,6 @@ from task.model import (
     Image,
     Person,
     Problem,
-    Subscription,
     Through,
     Wishes,
     Written,
@@ -42,7 +41,7 @@ class Terms:
     """What the command line says about decisions."""
 
     allow_downgrade: bool = False
-    carry: bool = True
+    carry: bool | None = None
     require_live: bool = False
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
@@ -213,22 +212,13 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Stray:
-    """An override file in which somebody wrote something else than the Application itself says."""
-
-    subscription: Subscription
-    file: str
-    names: tuple[tuple[str, str], ...]  # (name, the mark that says which source it differs from)
-
-
-@dataclass(frozen=True)
 class Outcome:
     """The outcome for the asks of one repository."""
 
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
     landed: tuple[Landed, ...] = ()
-    strays: tuple[Stray, ...] = ()
+    cautions: tuple[Problem, ...] = ()  # about the files that were read
 
     def plus(self, other: Outcome) -> Outcome:
         """Return both outcomes together."""
@@ -236,5 +226,5 @@ class Outcome:
             self.decisions + other.decisions,
             self.commits + other.commits,
             self.landed + other.landed,
-            self.strays + other.strays,
+            self.cautions + other.cautions,
         )

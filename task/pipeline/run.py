@@ -17,7 +17,7 @@ from task.output.outcome import exit_code
 from task.pipeline.ask import Ask, settled_without_git
 from task.pipeline.atomic import without_the_broken
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
-from task.pipeline.cautions import cautions, not_merged, without_request
+from task.pipeline.cautions import cautions, first_tags, not_merged, without_request
 from task.pipeline.deliver import deliver, failed_asks
 from task.pipeline.deployments import ShownDeployments
 from task.pipeline.find import StartingPoint, find
@@ -193,7 +193,9 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
                 (
                     *errors,
                     *problems,
-                    *cautions(decisions, done.strays),
+                    *sorted(done.cautions, key=lambda one: one.application),
+                    *cautions(decisions),
+                    *(first_tags(decisions) if job.dry and not job.intent else ()),
                     *without_request(decisions, job),
                     *not_merged(decisions, done.commits, job),
                 )

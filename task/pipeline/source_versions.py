@@ -9,11 +9,12 @@ from task.errors import SourceError, TaskError
 from task.model import Image, Memory, Reading, Snapshot, Subscription, Written
 from task.pipeline.ask import Ask, live_reading
 from task.pipeline.batches import at_once, by_branch, by_login, by_repository
-from task.pipeline.decide import places, reading, state_of
+from task.pipeline.decide import current_reading, missing_places, places, reading, state_of
 from task.pipeline.job import Job, Terms
 from task.pipeline.match import Matched
 from task.pipeline.ports import World
 from task.pipeline.promotion import SourceVersion
+from task.pipeline.target import resolve
 from task.pipeline.weigh import key_of
 from task.policy.order import alike
 
@@ -39,6 +40,10 @@ def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[Sour
         found = []
         for base, members in by_branch(repository, asks).items():
             snapshot = repository.snapshot(base, (place for ask in members for place in places(ask)))
+            more = [place for ask in members for place in missing_places(snapshot, ask.subscription, terms)]
+            if more:
+                files = repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
+                snapshot = replace(snapshot, files={**snapshot.files, **files})
             found += [_version(snapshot, ask.subscription, terms) for ask in members]
         return found
     except TaskError as error:
@@ -49,12 +54,11 @@ def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[Sour
 
 def _version(snapshot: Snapshot, sub: Subscription, terms: Terms) -> SourceVersion:
     try:
-        now = reading(snapshot, sub, terms)
+        kind = resolve(sub, snapshot)
+        now = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
         memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
     except TaskError as error:
         return _unknown(sub, error)
-    if not (now.tag or now.digest):  # Git has no version
-        now = live_reading(sub)
     return _known(sub, now, memory.written or Written())
 
 

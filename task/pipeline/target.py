@@ -85,7 +85,7 @@ TARGETS: Mapping[str, TargetKind] = {
 }
 
 
-def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Target:
+def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:
     """Return what an editor needs to know about the target."""
     return Target(
         kind=kind,
