@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
@@ -142,6 +142,7 @@ class Remote:
             return names[0], tips[0] if tips else ""
         if lines:
             raise SourceError("HEAD does not name a branch", hint="name a branch", subject=self.repo)
+        self._refuse_page(self.repo)
         hint = "push a first commit, or name a branch that exists"
         message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
         raise SourceError(message, hint=hint, subject=self.repo)
@@ -358,10 +359,10 @@ class Remote:
 
         def may_pass(error: GitFailed) -> bool:
             # Waiting again would not help: the server stalled, or it would send too much again.
-            passes = not isinstance(error, GitEnded) and git_errors.broke_off(error.err)
-            if passes:
-                self._git.log(f"warning: {self.repo} could not be reached, or broke off; trying again")
-            return passes
+            why = "" if isinstance(error, GitEnded) else git_errors.broke_off(error.err)
+            if why:
+                self._git.log(f"warning: {self.repo}: {why}; trying again")
+            return bool(why)
 
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
@@ -449,6 +450,8 @@ class Remote:
             there = {name for _, name in self.refs(tag, "HEAD")}
         except TaskError:
             return missing
+        if not there:
+            self._refuse_page(subject)
         if tag in there:
             return SourceError(
                 f"the revision {blanked(branch)!r} is a tag, and a branch is needed",
@@ -457,6 +460,16 @@ class Remote:
             )
         empty = "the repository may be empty: push a first commit, or name another branch"
         return SourceError(missing.message, hint=missing.hint if "HEAD" in there else empty, subject=subject)
+
+    def _refuse_page(self, subject: str) -> None:
+        """Raise `RepositoryError` if what seems to be an empty repository is a web page.
+
+        Git takes a page of one line for the refs of an empty repository.
+        """
+        if split(self._git.url(self._url)).scheme.startswith("http"):
+            with suppress(GitFailed):
+                if self._git.is_web_page(REMOTE, self._folder.path, self._env, self.clock):
+                    raise git_errors.failure(git_errors.PAGE, subject)
 
 
 def _lacks_objects(said: str) -> bool:
