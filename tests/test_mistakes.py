@@ -135,6 +135,7 @@ def test_require_match(tmp_path: Path, command: str, image: str, code: int) -> N
     landed = command == "run"  # what is tracked lands all the same
     assert git(repo, "rev-list", "--count", "main") == ("2" if landed else "1")
     assert result.json["status"] == ("updated" if WEB in image else "unchanged")
+    assert ("\nerror: no Application tracks acme/typo" in f"\n{result.stderr}") == (code == 5)
 
 
 def test_a_scan_has_no_image_to_match(tmp_path: Path) -> None:

@@ -203,7 +203,9 @@ def test_require_update_exits_5(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo))
     assert run(manifest, "--require-update").code == 0
-    assert run(manifest, "--require-update").code == 5
+    again = run(manifest, "--require-update", env={"GITHUB_ACTIONS": "true"})
+    assert (again.code, again.json["status"]) == (5, "unchanged")
+    assert "\n::error::--require-update: nothing was updated; " in f"\n{again.stderr}"
 
 
 def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:

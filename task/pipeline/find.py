@@ -16,7 +16,7 @@ from task.pipeline.batches import by_login, by_repository
 from task.pipeline.discover import discovered, subscriptions_of
 from task.pipeline.job import Job
 from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_images
-from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
+from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
 from task.pipeline.ports import World
 from task.pipeline.promotion import check_promotion
 
@@ -92,7 +92,8 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.
     whole = not (narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
-    problems += untracked_warnings(counted, untracked(counted, job.images), whole=whole)
+    left = untracked(counted, job.images)
+    problems += untracked_problems(counted, left, whole=whole, required=job.require_match)
     return seen, problems + unread_keys(counted, job.images)
 
 
