@@ -86,7 +86,10 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     strict = job.intent is not None
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
     unknown = unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing)
-    problems = found.problems + unknown
+    problems = found.problems
+    if not (found.read or found.templates or skipped):  # then the run has nothing to do because of these
+        problems = tuple(one if one.advice else replace(one, severity="error") for one in problems)
+    problems += unknown
     if job.intent:
         return seen, problems
     # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.
