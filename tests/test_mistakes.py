@@ -277,7 +277,7 @@ def test_broken_yaml_where_no_application_was_found(tmp_path: Path, command: lis
 
 
 @pytest.mark.parametrize("text", ["a: [\n", "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: [\n"])
-@pytest.mark.parametrize("command", [["run", "--image", "x:1"], ["scan"], ["status"], ["lint"], ["release"]])
+@pytest.mark.parametrize("command", [["run", "--image", "x:1"], ["scan"], ["status"], ["lint"], ["release", "web"]])
 def test_a_folder_whose_only_manifest_is_broken(tmp_path: Path, command: list[str], text: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
     env = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
