@@ -22,7 +22,7 @@ Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 
 
 class ForgeClients:
-    """The forges of one run. Raises `UsageError` at once for a wrong `--forge`, and for a token file that is not there."""
+    """The forges of one run. Raises `UsageError` at once for a wrong `--forge`, or if the token's file is not there."""
 
     def __init__(
         self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack, logins: Logins

@@ -107,7 +107,7 @@ IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications 
     name the server it is for: --git-credentials-url https://git.example.com/
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge svn
     --forge: 'svn' is not a kind of Git host that is known here
-    write --forge gitea, gitlab, github, bitbucket, bitbucket-server or azure; NAME=URL where its web is at another address than the repository's URL says
+    write --forge gitea, gitlab, github, bitbucket, bitbucket-server or azure; NAME=URL if its pages are elsewhere
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge-token-file /no/such/file
     --forge-token-file: cannot read '/no/such/file': No such file or directory
     name a readable file
