@@ -53,7 +53,7 @@ def results(report: Report) -> Mapping[str, str]:
     written = {(sub.repo, sub.application.key) for sub in updates}
     # Take the first commit that was written. One with an image comes before one that only remembers an event.
     commit = min(
-        report.commits,
+        report.commits or report.earlier,
         key=lambda commit: (
             commit.already_there,
             not any((commit.repo, app) in written for app in commit.applications),

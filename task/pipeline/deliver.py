@@ -53,7 +53,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
         if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
             return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))
-        done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled)))
+        earlier = () if job.dry else _of_earlier_run(snapshot, settled)
+        done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled), earlier=earlier))
         outpaced: list[PreparedCommit] = []
         for prepared in commits:
             try:
@@ -189,6 +190,24 @@ def _already_in_git(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[La
     """Return the Applications that already have the image. With `--wait`, the run waits for their rollouts as well."""
     same = [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
     return landed_of(same, snapshot.repo, snapshot.tip)
+
+
+def _of_earlier_run(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Commit, ...]:
+    """Return the branch's newest commit if its trailers say that an earlier run has written one of these builds."""
+    lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
+    lines += [line.partition("@")[0] for line in lines]  # the target of another Application may take the digest, too
+    found = []
+    for one in settled:
+        tag, digest = one.candidate.tag, one.candidate.digest
+        image = replace(one.subscription.entry.image, tag=tag, digest="" if tag else digest)
+        key = one.subscription.application.key
+        same = one.verdict.verdict == "unchanged" and one.head == one.branch
+        if same and {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
+            found.append(key)
+    if not found:
+        return ()
+    apps = tuple(sorted(set(found)))
+    return (Commit(snapshot.repo, snapshot.branch, snapshot.branch, snapshot.tip, "", (), apps, already_there=True),)
 
 
 def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:

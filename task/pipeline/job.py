@@ -218,6 +218,7 @@ class Outcome:
     commits: tuple[Commit, ...] = ()
     landed: tuple[Landed, ...] = ()
     strays: tuple[Stray, ...] = ()
+    earlier: tuple[Commit, ...] = ()  # of earlier runs, with what this run would have written
 
     def plus(self, other: Outcome) -> Outcome:
         """Return both outcomes together."""
@@ -226,4 +227,5 @@ class Outcome:
             self.commits + other.commits,
             self.landed + other.landed,
             self.strays + other.strays,
+            self.earlier + other.earlier,
         )

@@ -205,4 +205,5 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
         ),
         exit=shutdown.code() or int(code),
         dry=job.dry,
+        earlier=done.earlier,
     )
