@@ -63,6 +63,7 @@ _TAIL = 64_000  # bytes of stderr that are kept; the cause of an error comes las
 _LAST = 3  # lines of it in the error about a stopped command
 logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO, sh logs every argument
 _PROGRESS = re.compile("(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]")
+NO_FILTER = "filtering not recognized"  # what git says about a server without partial clones
 _WARNINGS, _LONGEST = 100, 1000  # warnings that are logged in a run; characters of one of them
 
 _INSTALL = {"git": "install git 2.31 or newer"}
@@ -312,7 +313,9 @@ class Git:
         for line in words.splitlines():
             if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
                 self._warned.add(line)
-                self.log(f"git: {line[:_LONGEST]}")
+                # A server without partial clones is served in another way, so that is nobody's mistake.
+                shown = line.removeprefix("warning: ") if NO_FILTER in line else line
+                self.log(f"git: {shown[:_LONGEST]}")
         return Ran(output, words)
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
-from task.git.command import Git, Ran
+from task.git.command import NO_FILTER, Git, Ran
 from task.git.failed import GitEnded, GitFailed
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
@@ -33,7 +33,7 @@ _LIGHT = 16_000_000  # bytes of a small repository; they are lost if it turns ou
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
-_NO_FILTER, _NO_SHALLOW, _OTHER_FORMAT = "filtering not recognized", "does not support shallow", "mismatched algorithms"
+_NO_SHALLOW, _OTHER_FORMAT = "does not support shallow", "mismatched algorithms"
 _BROKEN = (
     "corrupt", "inflate", "bad object", "does not match", "unable to read", "unresolved delta", "index-pack failed",
     "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
@@ -234,7 +234,7 @@ class Remote:
                 if not self._coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
                 continue
-            if _NO_FILTER in said:
+            if NO_FILTER in said:
                 self._filter = _WHOLE
             with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
                 return file.readline().partition("\t")[0]
@@ -413,7 +413,7 @@ class Remote:
 
     def _too_large(self, said: str) -> str:
         """Return why the transfer has to be stopped: without its files, the repository would arrive sooner."""
-        if _NO_FILTER in said:
+        if NO_FILTER in said:
             return ""
         many = any(int(count) > _FEW for count in _COUNTED.findall(said))
         return _LARGE if many or weight(self._folder.path) > _LIGHT else ""
