@@ -17,7 +17,7 @@ from task.cli.holds import held
 from task.cli.records import settings_of
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
-from task.errors import Exit, UsageError
+from task.errors import Exit, TaskError, UsageError
 from task.model import Subscription
 from task.output.log import Log
 from task.output.stdout import say
@@ -84,16 +84,18 @@ def lint(
     if not sources(settings, environ):
         hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
         raise UsageError("nothing says where to read Applications from", hint=hint)
+    in_json = settings.output.format == "json"
     try:
         found, read = _collect(settings, environ, log)
-    except UsageError as error:
-        if not context.params["source"]:
-            raise
-        # The source is an argument here, and the variable of --applications may say something else.
-        raise UsageError(error.message.removeprefix("--applications: "), hint=error.hint) from None
-    if settings.output.format == "json":
-        listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
-        say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")
+    except TaskError as error:
+        if isinstance(error, UsageError) and context.params["source"]:
+            # The source is an argument here, and the variable of --applications may say something else.
+            error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
+        if in_json:
+            say(_in_json([(Finding("", "", "", "error", str(error), error.hint, ""), "", 0)]))
+        raise error from None
+    if in_json:
+        say(_in_json(found))
     elif log.form == "github":
         say("".join(_as_command(*one) for one in found), commands=True)
     else:
@@ -194,6 +196,11 @@ def _place(one: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, in
         value = one.value.partition("=")[2] if one.field == "imageName" else one.value
         return path, line_of(path, start, one.field, value, sure=True, text=texts.get(path))
     return path, line_of(path, start, f"{prefix}{one.key}", one.value, text=texts.get(path))
+
+
+def _in_json(found: Iterable[Placed]) -> str:
+    listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
+    return exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
