@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# A password with a slash that is not escaped is where a port would be. It is bounded, so that a long line costs no time.
+# A password with an unescaped slash is where a port would be. It is bounded, so that a long line costs no time.
 _SLASHED = r"(?!\d*(?:[/?#\s'\"]|$))[^\s'\"]{0,2000}"
 _LOGIN = re.compile(
     rf"(ssh://[^\s/@:'\"]*):(?:[^\s/@'\"]*|{_SLASHED})(?=@)|(?<!ssh)(://)(?:[^\s/@'\"]*|[^\s/@:\['\"]*:{_SLASHED})@",
