@@ -315,7 +315,7 @@ class Git:
                 self._warned.add(line)
                 # A server without partial clones is served in another way, so that is nobody's mistake.
                 shown = line.removeprefix("warning: ") if NO_FILTER in line else line
-                self.log(f"git: {shown[:_LONGEST]}")
+                self.log(f"git: {shown[:_LONGEST]}{f' ({clock.subject})' if clock else ''}")
         return Ran(output, words)
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
