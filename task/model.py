@@ -221,6 +221,7 @@ class Snapshot:
     branch: str  # the base branch's name, "HEAD" resolved
     tip: str  # commit id
     files: Files
+    message: str = ""  # of that commit
 
 
 @dataclass(frozen=True)
@@ -618,6 +619,7 @@ class Report:
     timings: Timings | None = None  # None for a run that failed before it began, such as for a usage error
     dry: bool = False  # whether it only says what would happen
     undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
+    earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,7 @@ class Story:
         self.follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # what the registry lists
+        self.answer = Answer()  # what else it says
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
         """Send the event of a build, and return the verdict and the rule."""
@@ -164,7 +165,7 @@ class Story:
             locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
-            registry=lambda questions: {one: Answer(tags=self.tags) for one in questions},
+            registry=lambda questions: {one: replace(self.answer, tags=self.tags) for one in questions},
         )  # fmt: skip
         with ExitStack() as until_told:
             return run(job, world, until_told)

@@ -1,6 +1,7 @@
 """What the programs that we start find in their environment: what they need, and no token that they do not need."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from git_servers import git_server
 from runs import application, arguments, hook, manifest, repository
 from support import git, image_update, needs
 
+from task.applications.programs import run as render
 from task.child_environment import child_environment
-from task.errors import SourceAccessError
+from task.errors import Malformed, RegistryDownError, SourceAccessError
 from task.git.access import Access, Plan
 from task.git.command import Git
 from task.git.environment import Login
@@ -157,6 +159,18 @@ def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
     assert "OWN=given" in (tmp_path / "plugin.env").read_text()
     asked("kubelogin", "get-token", "--login", "azurepipelines")
     assert f"SYSTEM_ACCESSTOKEN={SECRET}" in (tmp_path / "plugin.env").read_text()
+
+
+def test_programs_that_are_killed_before_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the kernel, when the memory of the step is used up."""
+    path, environ = program(tmp_path, "plugin"), environ_of(tmp_path)
+    monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(SourceAccessError, match="killed before"):
+        ask(Plugin("plugin", (), env=()), Server("https://cluster"), environ)
+    with pytest.raises(RegistryDownError, match="killed before"):
+        login_programs.script(str(path), environ)
+    with pytest.raises(Malformed, match="cannot be started"):
+        render([str(path)], {}, environ)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,7 @@ def test_require_match(tmp_path: Path, command: str, image: str, code: int) -> N
     landed = command == "run"  # what is tracked lands all the same
     assert git(repo, "rev-list", "--count", "main") == ("2" if landed else "1")
     assert result.json["status"] == ("updated" if WEB in image else "unchanged")
+    assert ("\nerror: no Application tracks acme/typo" in f"\n{result.stderr}") == (code == 5)
 
 
 def test_a_scan_has_no_image_to_match(tmp_path: Path) -> None:
@@ -312,15 +313,34 @@ def test_broken_yaml_where_no_application_was_found(tmp_path: Path, command: lis
     }[way]
     given = ["--applications", source, "--allow-protocol", "file", "--output", "json"]
     result = image_update(*command, *given, stdin=text)
+    alone = way in ("file", "stdin")
+    severity = "error" if alone else "warning"
     (told,) = [
         f"{one.get('file') or ''}:{one.get('line') or ''} {one['message']}"
         for one in result.json["findings" if command == ["lint"] else "errors"]
-        if "not YAML" in one["message"] and one["severity"] == "warning"
+        if "not YAML" in one["message"] and one["severity"] == severity
     ]
     place = "stdin:2" if way == "stdin" else "apps/x.yaml:2"
     assert place in told
     assert "not YAML: line 5: did not find expected node content" in told
-    assert result.code == 0
+    assert result.code == (3 if alone else 0)
+
+
+@pytest.mark.parametrize("text", ["a: [\n", "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: [\n"])
+@pytest.mark.parametrize("command", [["run", "--image", "x:1"], ["scan"], ["status"], ["lint"], ["release", "web"]])
+def test_a_folder_whose_only_manifest_is_broken(tmp_path: Path, command: list[str], text: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    env = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
+    result = image_update(*command, "--applications", ".", cwd=tmp_path, env=env)
+    assert (result.code, "not YAML" in result.stdout + result.stderr) == (3, True)
+
+
+def test_a_broken_manifest_beside_another_source(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: [\n")
+    apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    result = image_update(*arguments(apps, "--applications", tmp_path / "x.yaml"))
+    assert (result.code, result.json["status"]) == (0, "updated")
+    assert ["not YAML" in one for one in messages(result, "warning")] == [True]
 
 
 def test_broken_yaml_of_others_beside_an_application(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from task.cli.migration import Migration, as_json, lines, migration
 from task.cli.records import settings_of
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
-from task.errors import Exit, UsageError
+from task.errors import Exit, TaskError, UsageError
 from task.model import Application, Subscription
 from task.output.log import Log
 from task.output.stdout import say
@@ -91,17 +91,18 @@ def lint(
     if not sources(settings, environ):
         hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
         raise UsageError("nothing says where to read Applications from", hint=hint)
+    in_json = settings.output.format == "json"
     try:
         found, read, moved = _collect(settings, environ, log)
-    except UsageError as error:
-        if not context.params["source"]:
-            raise
-        # The source is an argument here, and the variable of --applications may say something else.
-        raise UsageError(error.message.removeprefix("--applications: "), hint=error.hint) from None
-    if settings.output.format == "json":
-        listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
-        listed |= {"from_image_updater": as_json(moved)} if moved else {}
-        say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")
+    except TaskError as error:
+        if isinstance(error, UsageError) and context.params["source"]:
+            # The source is an argument here, and the variable of --applications may say something else.
+            error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
+        if in_json:
+            say(_in_json([(Finding("", "", "", "error", str(error), error.hint, ""), "", 0)]))
+        raise error from None
+    if in_json:
+        say(_in_json(found, moved))
     elif log.form == "github":
         say("".join(f"{printable(line)}\n" for line in lines(moved)) if moved else "")
         say("".join(_as_command(*one) for one in found), commands=True)
@@ -251,6 +252,12 @@ def _place(one: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, in
         value = one.value.partition("=")[2] if one.field == "imageName" else one.value
         return path, line_of(path, start, one.field, value, sure=True, text=texts.get(path))
     return path, line_of(path, start, f"{prefix}{one.key}", one.value, text=texts.get(path))
+
+
+def _in_json(found: Iterable[Placed], moved: Migration | None = None) -> str:
+    listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
+    listed |= {"from_image_updater": as_json(moved)} if moved else {}
+    return exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:

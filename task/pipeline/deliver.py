@@ -55,7 +55,9 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
             return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))
         told = _cautions(snapshot, settled, job.terms)
-        done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled), cautions=told))
+        earlier = () if job.dry else _of_earlier_run(snapshot, settled)
+        there = _already_in_git(snapshot, settled)
+        done = done.plus(Outcome(tuple(settled), landed=there, cautions=told, earlier=earlier))
         outpaced: list[PreparedCommit] = []
         for prepared in commits:
             try:
@@ -205,6 +207,24 @@ def _cautions(snapshot: Snapshot, settled: Sequence[Decision], terms: Terms) -> 
 
 def _unchanged(settled: Sequence[Decision]) -> list[Decision]:
     return [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
+
+
+def _of_earlier_run(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Commit, ...]:
+    """Return the branch's newest commit if its trailers say that an earlier run has written one of these builds."""
+    lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
+    lines += [line.partition("@")[0] for line in lines]  # the target of another Application may take the digest, too
+    found = []
+    for one in settled:
+        tag, digest = one.candidate.tag, one.candidate.digest
+        image = replace(one.subscription.entry.image, tag=tag, digest="" if tag else digest)
+        key = one.subscription.application.key
+        same = one.verdict.verdict == "unchanged" and one.head == one.branch
+        if same and {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
+            found.append(key)
+    if not found:
+        return ()
+    apps = tuple(sorted(set(found)))
+    return (Commit(snapshot.repo, snapshot.branch, snapshot.branch, snapshot.tip, "", (), apps, already_there=True),)
 
 
 def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:

@@ -16,7 +16,7 @@ from task.pipeline.batches import by_login, by_repository
 from task.pipeline.discover import discovered, subscriptions_of
 from task.pipeline.job import Job
 from task.pipeline.match import Matched, asks_by_hand, asks_for_all, asks_for_images
-from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
+from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
 from task.pipeline.ports import World
 from task.pipeline.promotion import check_promotion
 
@@ -86,13 +86,17 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     strict = job.intent is not None
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
     unknown = unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing)
-    problems = found.problems + unknown
+    problems = found.problems
+    if not (found.read or found.templates or skipped):  # then the run has nothing to do because of these
+        problems = tuple(one if one.advice else replace(one, severity="error") for one in problems)
+    problems += unknown
     if job.intent:
         return seen, problems
     # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.
     whole = not (narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
-    problems += untracked_warnings(counted, untracked(counted, job.images), whole=whole)
+    left = untracked(counted, job.images)
+    problems += untracked_problems(counted, left, whole=whole, required=job.require_match)
     return seen, problems + unread_keys(counted, job.images)
 
 

@@ -219,6 +219,7 @@ class Outcome:
     commits: tuple[Commit, ...] = ()
     landed: tuple[Landed, ...] = ()
     cautions: tuple[Problem, ...] = ()  # about the files that were read
+    earlier: tuple[Commit, ...] = ()  # of earlier runs, with what this run would have written
 
     def plus(self, other: Outcome) -> Outcome:
         """Return both outcomes together."""
@@ -227,4 +228,5 @@ class Outcome:
             self.commits + other.commits,
             self.landed + other.landed,
             self.cautions + other.cautions,
+            self.earlier + other.earlier,
         )

@@ -171,8 +171,9 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
         "labels": "the commit message lacks the image's labels",
     }
     told = [fact for fact in dict.fromkeys(needed) if fact in meanings]
-    why = answer.error.message
-    message = f"{'; '.join(meanings[fact] for fact in told)}: {why}" if told else why
+    if not told:  # only another Application has asked
+        return None
+    message = f"{'; '.join(meanings[fact] for fact in told)}: {answer.error.message}"
     # The image is written all the same, so to run it again would not help.
     hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
     if "created" in told:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from task import shutdown
-from task.errors import TaskError
+from task.errors import Exit, TaskError
 from task.model import Decision, Problem, Report, Subscribed, Timings
 from task.output.outcome import exit_code
 from task.pipeline.ask import Ask, settled_without_git
@@ -24,7 +24,7 @@ from task.pipeline.find import StartingPoint, find
 from task.pipeline.job import Failure, Job, Outcome, Promotion
 from task.pipeline.live import patch
 from task.pipeline.match import Matched
-from task.pipeline.overlooked import Seen, untracked
+from task.pipeline.overlooked import Seen, untracked_problem
 from task.pipeline.plan_comment import commented
 from task.pipeline.ports import Batch, World
 from task.pipeline.promotion import asks_to_promote, pairs_of, wanted
@@ -94,9 +94,11 @@ def match_promotion(subscribed: Sequence[Subscribed], promotion: Promotion, job:
     pairs, problems = pairs_of(subscribed, promotion)
     known = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, known, promotion)
-    if pairs and not (problems or matched.asks or matched.decisions):
+    wrong = any(one.severity == "error" for one in problems)
+    if pairs and not (wrong or matched.asks or matched.decisions):
         hint = "both sides have to track the same image; or name an alias that both have: --image ALIAS"
-        problems.append(Problem("", "untracked", "no target tracks an image of its source", hint, "warning"))
+        message = "no target tracks an image of its source"
+        problems.append(untracked_problem(message, hint, required=job.require_match))
     return replace(matched, problems=(*problems, *matched.problems))
 
 
@@ -180,8 +182,10 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
         for one in decisions
         if one.verdict.verdict == "error"
     )
-    unmatched = job.require_match and bool(untracked(seen, job.images) or (job.promotion and not decisions))
-    code = exit_code(decisions, problems, require_update=job.require_update, unmatched=unmatched)
+    code = exit_code(decisions, problems)
+    if job.require_update and not (code or written):
+        code, hint = Exit.NOTHING_UPDATED, "the decisions say why; leave out --require-update if that is no failure"
+        problems += (Problem("", "require-update", "--require-update: nothing was updated", hint, exit=int(code)),)
     return Report(
         command=job.command,
         images=job.images or tuple(written),
@@ -203,4 +207,5 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
         ),
         exit=shutdown.code() or int(code),
         dry=job.dry,
+        earlier=done.earlier,
     )

@@ -152,12 +152,15 @@ def _by_the_order(
 ) -> Decision:
     """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
     sub, facts = situation.subscription, situation.facts
-    before = facts.answers.get(question_about(sub, image_of(sub, situation.in_git)))
-    if before and before.error and _is_mistake(before.error):
-        return registry_error(decision, before.error)
     offer = Offer(image_of(sub, Reading(tag=event.tag, digest=event.digest)), event.build)
-    needed = [fact for _, fact in facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)]
-    decision = replace(decision, unchecked=unchecked(answer, needed, sub))
+    needed = facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)
+    of_git = question_about(sub, image_of(sub, situation.in_git))
+    before = facts.answers.get(of_git)  # another Application may have asked for it
+    of_before = [fact for about, fact in needed if about == of_git]
+    if before and before.error and of_before and _is_mistake(before.error):
+        return registry_error(decision, before.error)
+    of_offer = [fact for about, fact in needed if about != of_git]
+    decision = replace(decision, unchecked=unchecked(answer, of_offer, sub))
     memory = memory_with_date(situation.memory, situation.in_git, before)
     if promoted and situation.terms.allow_downgrade:
         return decision
@@ -165,7 +168,7 @@ def _by_the_order(
         return replace(decision, verdict=Verdict("refuse", "superseded", why))
     if promoted and (why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)):
         return replace(decision, verdict=Verdict("refuse", "not-newer", why))
-    return replace(decision, unchecked=decision.unchecked or unchecked(before, ("created",), sub))
+    return replace(decision, unchecked=decision.unchecked or unchecked(before, of_before, sub))
 
 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:

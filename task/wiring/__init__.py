@@ -95,6 +95,8 @@ def world_of(
 
         return ForgeClients(settings, environ, log, opened, clients.logins)
 
+    if settings.request.forge or settings.request.token_file:
+        forges()  # fail at once if something given is wrong
     api = (lambda repo: forges().commits(repo)) if settings.git.through == "github" else None
 
     def descends(sub: Subscription | None, repo: str, revision: str, commit: str) -> str:

@@ -19,7 +19,7 @@ from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.once import once
 from task.output.log import Log
-from task.process_bounds import SPARE, Bounds
+from task.process_bounds import SPARE, Bounds, memory_of_step
 from task.settings import AccessSettings, GitSettings, Settings
 from task.urls import without_login
 
@@ -56,7 +56,7 @@ class GitClients:
             configured=given.access.configured,
             stall=given.stall,
             patience=min(20.0, given.deadline),
-            bounds=Bounds(seconds=given.deadline + verify.timeout + SPARE),
+            bounds=Bounds(memory=memory_of_step(), seconds=given.deadline + verify.timeout + SPARE),
             log=lambda sentence: _of_git(sentence, self._log),
         )
         self._opened.callback(client.close)

@@ -48,6 +48,7 @@ class BareRepository:
         self._histories: list[History] = []
         self._signer = signer
         self._roots: dict[str, str] = {}  # commit → its tree
+        self._messages: dict[str, str] = {}  # commit → its message
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
         self._fetched: dict[str, str] = {}  # branch → its tip, fetched but not read yet; "" if there is none
@@ -233,12 +234,13 @@ class BareRepository:
             path: replace(self._texts[entry.oid], mode=entry.mode) if path in seen.texts else File("", entry.mode)
             for path, entry in seen.entries.items()
         }
-        return Snapshot(self._remote.repo, branch, tip, files)
+        return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
 
     def _root(self, commit: str) -> str:
         if commit not in self._roots:
             content = self._remote.objects.read([commit])[commit].content or b""
             self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
+            self._messages[commit] = content.partition(b"\n\n")[2].decode("utf-8", "replace")
         return self._roots[commit]
 
     def _tree(self, oid: str) -> Tree:
