@@ -75,6 +75,12 @@ class TargetError(TaskError):
     rule = "target"
 
 
+class NotPermittedError(TargetError):
+    """Annotations ask for a file that they may not write: the Application's owner, or the repository's, acts."""
+
+    rule = "not-permitted"
+
+
 class SourceError(TaskError):
     """The Application's source (path, branch, type) does not allow a write-back."""
 

@@ -79,6 +79,7 @@ class Source:
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
+    values: str = ""  # helm.valuesObject, else helm.values, as YAML
     recurse: bool = False  # directory.recurse
 
 
@@ -113,6 +114,7 @@ class Application:
     from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
     resource: str = ""  # namespace/name of that ImageUpdater
     resource_origin: str = ""  # its place, as `origin`
+    reference: str = ""  # the reference of an ImageUpdater that selects it, as messages name it
     # From its ImageUpdater, because there are no annotations for this:
     signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is every image
     request_labels: tuple[str, ...] = ()  # of its pull requests
@@ -145,6 +147,7 @@ class Keys:
     spec: str = ""  # helm.image-spec / plugin.image-spec; wins over name and tag
     kustomize_name: str = ""  # kustomize.image-name
     manifests_name: str = ""  # manifests.image-name
+    digest: str = ""  # helm.image-digest
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ class Claim:
 
     alias: str
     identity: str  # of its image
+    tag: str = ""
     kustomize_name: str = ""
     manifests_name: str = ""
 
@@ -170,9 +174,11 @@ class Target:
     alias: str = ""
     recurse: bool = False  # for manifests: include sub-folders
     fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
-    carry: bool = True  # whether the spec's parameters, images and env are carried along
+    # whether the spec's parameters, images and env are carried along; None: into lists of ours, and new ones
+    carry: bool | None = None
     managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
+    values: tuple[str, ...] = ()  # the values files in this repository that Helm reads, in its order
 
 
 @dataclass(frozen=True)
@@ -215,6 +221,7 @@ class Snapshot:
     branch: str  # the base branch's name, "HEAD" resolved
     tip: str  # commit id
     files: Files
+    message: str = ""  # of that commit
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,8 @@ class Reading:
     digest: str = ""
     sound: bool = True  # False if the target must be rewritten although its text is right, such as the number 1.10
     file: str = ""  # the file that is written
+    # tags of the image's other entries, which an update replaces as well
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -384,6 +393,7 @@ class Written:
     tag: str = ""
     digest: str = ""
     build: Build = Build()
+    image_digest: str = ""  # what its event said, if only the tag is written
 
 
 @dataclass(frozen=True)
@@ -556,6 +566,9 @@ class Decision:
     source: str = ""  # namespace/name of the Application whose version is promoted
     created: str = ""  # the values file that did not exist
     misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
+    shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
+    built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
+    owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
 
 
 @dataclass(frozen=True)
@@ -606,6 +619,7 @@ class Report:
     timings: Timings | None = None  # None for a run that failed before it began, such as for a usage error
     dry: bool = False  # whether it only says what would happen
     undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
+    earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
 
 
 @dataclass(frozen=True)
@@ -674,6 +688,7 @@ class Found:
     hint: str = ""
     place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
+    owner: Mapping[str, Any] | None = None  # that ApplicationSet
     # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
     template: bool = False
     severity: Literal["error", "warning"] = "warning"  # of the problem

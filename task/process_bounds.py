@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from task.errors import UnreachableError
 
+MEMORY, _LEAST = 1 << 30, 64 << 20  # bytes; with less, git cannot read an ordinary repository
 SPARE = 600.0  # seconds for one repository, besides the time in which others may keep pushing to its branches
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
@@ -20,7 +22,7 @@ class Bounds:
 
     messages: int = 64_000_000  # bytes of refs and messages that one command prints
     pack: int = 2 << 30  # bytes of packs of one repository
-    memory: int = 1 << 30  # bytes of each git process: it collects refs and error pages before it prints them
+    memory: int = MEMORY  # bytes of each git process: it collects refs and error pages before it prints them
     seconds: float = 120.0 + SPARE  # for all commands about one repository
 
     def limits(self) -> Callable[[], None]:
@@ -64,12 +66,31 @@ class Bounds:
         return f"it sent more than {_amount(self.messages)} of refs and messages"
 
 
+def memory_of_step(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Return the memory for each git process: 1 GiB, or half of the step's limit if that is less.
+
+    Git can say that it ran out of memory. If the step reaches its own limit first, the kernel kills git without a word.
+    """
+    limits = [2 * MEMORY]
+    with suppress(OSError, ValueError):  # not on Linux
+        for line in own.read_text(encoding="utf-8").splitlines():
+            _, controllers, place = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            folder, name = ("memory", "memory.limit_in_bytes") if controllers else (".", "memory.max")
+            here = PurePosixPath(place)
+            for group in (here, *here.parents):  # every group above limits it, too
+                with suppress(OSError, ValueError):  # not visible in a container; "max" if there is no limit
+                    limits.append(int((cgroups / folder / group.relative_to("/") / name).read_text(encoding="ascii")))
+    return max(min(limits) // 2, _LEAST)
+
+
 class Clock:
     """The time for one repository. It begins with the first command."""
 
     def __init__(self, seconds: float, subject: str) -> None:
         self.seconds = seconds
-        self._subject = subject
+        self.subject = subject
         self._end = 0.0
 
     def left(self) -> float:
@@ -77,7 +98,7 @@ class Clock:
         now = time.monotonic()
         self._end = self._end or now + self.seconds
         if now >= self._end:
-            raise UnreachableError(f"the Git server takes too long ({self.why})", hint=_AGAIN, subject=self._subject)
+            raise UnreachableError(f"the Git server takes too long ({self.why})", hint=_AGAIN, subject=self.subject)
         return self._end - now
 
     @property
@@ -87,6 +108,7 @@ class Clock:
 
 
 def _amount(count: int) -> str:
-    if count % (1 << 30) == 0:
-        return f"{count >> 30} GiB"
+    for unit, bits in (("GiB", 30), ("MiB", 20)):
+        if count % (1 << bits) == 0:
+            return f"{count >> bits} {unit}"
     return f"{count / 1_000_000:g} MB"

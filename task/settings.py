@@ -231,12 +231,13 @@ class DecideOptions:
     """What decides, beside the rules."""
 
     carry_parameters: Annotated[
-        bool,
+        bool | None,
         Option(
             RULES,
-            "Copy the Application's own parameters into a new override file, because Argo CD replaces the whole list.",
+            "Copy the Application's own parameters into every override file. By default only into lists that Image "
+            "Update makes.",
         ),
-    ] = True
+    ] = None
     repository_config: Annotated[
         bool, Option(COMMIT, "Obey the file .image-update/config of each repository that is written.")
     ] = True
@@ -942,7 +943,22 @@ class LintOptions:
             argument=True,
         ),
     ] = ()
-    holds: Annotated[bool, Option(HELD, "Also list the holds in repositories that need a login.", common=True)] = False
+    holds: Annotated[
+        bool,
+        Option(
+            HELD,
+            "Also list the holds, and check the written files, in repositories that need a login.",
+            common=True,
+        ),
+    ] = False
+    from_image_updater: Annotated[
+        bool,
+        Option(
+            FIND,
+            "Also compare what Argo CD Image Updater does with each Application with what Image Update will do.",
+            common=True,
+        ),
+    ] = False
     output: Annotated[
         str, Option(RESULTS, "How to print the findings on stdout.", "text|json", read=one_of, common=True)
     ] = "text"

@@ -12,7 +12,12 @@ from collections.abc import Sequence
 
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-_LOGIN = re.compile(r"(ssh://[^\s/@:'\"]*):[^\s/@'\"]*(?=@)|(?<!ssh)(://)[^\s/@'\"]*@", re.IGNORECASE)
+# A password with an unescaped slash is where a port would be. It is bounded, so that a long line costs no time.
+_SLASHED = r"(?!\d*(?:[/?#\s'\"]|$))[^\s'\"]{0,2000}"
+_LOGIN = re.compile(
+    rf"(ssh://[^\s/@:'\"]*):(?:[^\s/@'\"]*|{_SLASHED})(?=@)|(?<!ssh)(://)(?:[^\s/@'\"]*|[^\s/@:\['\"]*:{_SLASHED})@",
+    re.IGNORECASE,
+)
 _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
 # In JSON, the `#` before a bracket becomes \u0023, which every JSON reader turns back.
 _JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")

@@ -7,6 +7,7 @@ or is missing. ruamel.yaml's own C extension is libyaml 0.1, which refuses `{url
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ import yaml
 
 from task.errors import Malformed
 
+# Go's readers skip a byte order mark before the first word of each document, and two files may have been put together.
+_BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
 _LARGE = 1_000_000  # characters; there is no second try, because the parser in Python would take minutes
 
 Build = Callable[[Iterator[Any]], Any]
@@ -24,6 +27,8 @@ def parsed(text: str, build: Build) -> Any:
 
     The text must not begin with a byte order mark, which the parsers do not count.
     """
+    if "\ufeff" in text:
+        text = _BOM.sub(r"\1\n", text)  # as long as before, so that places in the text stay
     problem: Exception | None = None  # the message of the first parser counts
     if yaml.__with_libyaml__:
         try:

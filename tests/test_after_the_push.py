@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -109,10 +110,24 @@ def test_a_log_that_nobody_takes_stops_no_run(scene: Scene, broken: Broken) -> N
     scene.tells_what_landed()
 
 
-def test_stdout_and_stderr_may_be_closed(scene: Scene) -> None:
-    closed = ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', command(), *scene.arguments(*WARNED)]
+@pytest.mark.parametrize("streams", ["<&-", ">&- 2>&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(scene: Scene, streams: str) -> None:
+    closed = ["sh", "-c", f'exec "$0" "$@" {streams}', command(), *scene.arguments(*WARNED)]
     assert subprocess.run(closed, check=False).returncode == 0
     scene.tells_what_landed()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_no_pipe_gets_the_number_of_a_closed_stream(number: int) -> None:
+    begin = "import os, sys; from task.__main__ import main; sys.argv[1:] = ['--version']"
+    code = f"{begin}\ntry: main()\nfinally: os.fstat({number})"
+    ran = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {number}>&-', sys.executable, code], check=False)
+    assert ran.returncode == 0
+
+
+def test_no_applications_come_from_a_closed_stdin() -> None:
+    closed = ["sh", "-c", 'exec "$0" "$@" <&-', command(), "status", "--applications", "-"]
+    assert subprocess.run(closed, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(("broken", "code"), [(full, 2), (gone, 0)])

@@ -1,6 +1,7 @@
 """What the programs that we start find in their environment: what they need, and no token that they do not need."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from git_servers import git_server
 from runs import application, arguments, hook, manifest, repository
 from support import git, image_update, needs
 
-from task.child_environment import TOKENS, child_environment
-from task.errors import SourceAccessError
+from task.applications.programs import run as render
+from task.child_environment import child_environment
+from task.errors import Malformed, RegistryDownError, SourceAccessError
 from task.git.access import Access, Plan
 from task.git.command import Git
 from task.git.environment import Login
@@ -25,8 +27,28 @@ OURS = [
     "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_FORGE_TOKEN", "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "INPUT_GIT-TOKEN",
     "IMAGE_UPDATE_CLOUDEVENT_TOKEN", "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_SSH_KEY",
 ]  # fmt: skip
-HIDDEN = {name: f"{SECRET}-{name}" for name in (*OURS, *TOKENS)}
-KEPT = {"AWS_SECRET_ACCESS_KEY": "kept-1", "AZURE_CLIENT_SECRET": "kept-2", "GOOGLE_APPLICATION_CREDENTIALS": "kept-3"}
+THEIRS = [
+    "ARGOCD_AUTH_TOKEN", "ARGOCD_OPTS", "DOCKER_AUTH_CONFIG",
+    "GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_PAT", "ACTIONS_RUNTIME_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "GITLAB_OIDC_TOKEN", "GL_TOKEN", "CI_JOB_TOKEN", "CI_BUILD_TOKEN",
+    "CI_JOB_JWT", "CI_JOB_JWT_V1", "CI_JOB_JWT_V2", "CI_DEPLOY_PASSWORD", "CI_REGISTRY_PASSWORD",
+    "CI_DEPENDENCY_PROXY_PASSWORD",
+    "CI_REPOSITORY_URL", "CI_BUILD_REPO",
+    "SYSTEM_ACCESSTOKEN", "AZURE_DEVOPS_EXT_PAT", "ENDPOINT_AUTH_SYSTEMVSSCONNECTION",
+    "BITBUCKET_STEP_OIDC_TOKEN", "REPOSITORY_OAUTH_ACCESS_TOKEN",
+    "BUILDKITE_AGENT_ACCESS_TOKEN", "BUILDKITE_AGENT_JOB_API_TOKEN", "BUILDKITE_API_TOKEN",
+    "CIRCLE_OIDC_TOKEN", "CIRCLE_OIDC_TOKEN_V2", "CIRCLE_TOKEN", "CIRCLE_INTERNAL_TASK_DATA_TOKEN",
+    "CI_FORGE_TOKEN", "CI_NETRC_PASSWORD", "WOODPECKER_AGENT_SECRET", "DRONE_NETRC_PASSWORD", "DRONE_RPC_SECRET",
+    "PLUGIN_PASSWORD", "GITEA_TOKEN", "FORGEJO_TOKEN", "SEMAPHORE_OIDC_TOKEN", "JENKINS_API_TOKEN",
+]  # fmt: skip
+HIDDEN = {name: f"{SECRET}-{name}" for name in (*OURS, *THEIRS)}
+KEPT = {
+    "AWS_SECRET_ACCESS_KEY": "kept-1", "AZURE_CLIENT_SECRET": "kept-2", "GOOGLE_APPLICATION_CREDENTIALS": "kept-3",
+    "AWS_SESSION_TOKEN": "kept-4", "DIGITALOCEAN_ACCESS_TOKEN": "kept-5", "VAULT_TOKEN": "kept-6", "MY_TOKEN": "kept-7",
+    "CI_COMMIT_REF_NAME": "kept-8", "CI_PROJECT_PATH": "kept-9", "GITHUB_PATH": "kept-10",
+    "CI_COMMIT_AUTHOR": "kept-11",
+}  # fmt: skip
 ENVIRON = {**HIDDEN, **KEPT}
 
 
@@ -56,7 +78,10 @@ def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path
     program(tmp_path, "git", f'exec {git(tmp_path, "--exec-path")}/git "$@"')
     repo = repository(tmp_path, "web")
     hook(repo, "pre-receive", f"env > {tmp_path}/hook.env")
-    (tmp_path / ".gitconfig").write_text(f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n")
+    (tmp_path / ".gitconfig").write_text(
+        f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n"
+        '[credential]\n\thelper = "!f() { echo password=$GITHUB_TOKEN; }; f"\n'
+    )
     signing = ("--signing-key", key, "--signing-format", "ssh", "--git-credentials-url", "https://git.example.com/")
     registry = ("--registry-username", "u", "--registry-credentials-for", "ghcr.io")
     environ = environ_of(tmp_path)
@@ -136,6 +161,18 @@ def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
     assert f"SYSTEM_ACCESSTOKEN={SECRET}" in (tmp_path / "plugin.env").read_text()
 
 
+def test_programs_that_are_killed_before_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the kernel, when the memory of the step is used up."""
+    path, environ = program(tmp_path, "plugin"), environ_of(tmp_path)
+    monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(SourceAccessError, match="killed before"):
+        ask(Plugin("plugin", (), env=()), Server("https://cluster"), environ)
+    with pytest.raises(RegistryDownError, match="killed before"):
+        login_programs.script(str(path), environ)
+    with pytest.raises(Malformed, match="cannot be started"):
+        render([str(path)], {}, environ)
+
+
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
@@ -145,6 +182,7 @@ def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
         (("/usr/local/bin/gh auth git-credential",), {"GITHUB_TOKEN", "GH_TOKEN"}),
         (("glab", "cluster", "agent", "get-token"), {"GITLAB_TOKEN", "CI_JOB_TOKEN"}),
         (("echo $IMAGE_UPDATE_GIT_TOKEN $GITEA_TOKEN",), {"GITEA_TOKEN"}),
+        (("login", "--token", "${CIRCLE_OIDC_TOKEN_V2}"), {"CIRCLE_OIDC_TOKEN_V2"}),
     ],
 )
 def test_which_tokens_a_program_needs(words: tuple[str, ...], kept: set[str]) -> None:

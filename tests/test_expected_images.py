@@ -24,14 +24,15 @@ PLACES: list[tuple[str, dict[str, str], TargetKind, str, str]] = [
     ("a kustomization", {}, "kustomization", f"web.kustomize.image-name ({WEB})", f"do the manifests name {WEB}?"),
     ("another name in it", {"web__kustomize__image_name": "web"}, "kustomize-override",
      "web.kustomize.image-name (web)", "do the manifests name web?"),
-    ("a plug-in", {"web__plugin__image_tag": "TAG"}, "plugin-override", "web.plugin.image-tag (TAG)",
-     "does the plugin read TAG?"),
+    ("a plug-in", {"write_back_target": "", "web__plugin__image_tag": "TAG"}, "plugin-override",
+     "web.plugin.image-tag (TAG)", "does the plugin read TAG?"),
     ("manifests", {}, "manifests", "what was written", "does the Application deploy it?"),
 ]  # fmt: skip
 
 
 def landed(kind: TargetKind, image: str = f"{WEB}:1.1.0", verdict: Any = "update", **annotations: str) -> Landed:
     item = app("web", "https://git.example.com/x.git", **annotations)
+    item["status"] |= {"sourceType": "Plugin"} if kind == "plugin-override" else {}
     application = parse_application(item, PREFIX)
     (sub,) = subscribe(application).subscriptions
     decision = Decision(sub, parse_image(image), Verdict(verdict, "admitted", "x"), branch="main", kind=kind)

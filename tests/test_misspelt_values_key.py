@@ -8,7 +8,8 @@ from support import Result, bare_repo, image_update
 
 
 def warnings(result: Result) -> list[str]:
-    return [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
+    told = [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
+    return [message for message in told if "is a first tag" not in message]  # a plan says so as well
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from task.cli.strange_variables import strange_variables
 from task.image import parse_image
 from task.model import Application, Image, Source
 from task.pipeline.match import asks_for_images
-from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
+from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
 from task.settings import SECRETS
 
 WEB = parse_image("ghcr.io/acme/web:1.1.0")
@@ -136,7 +136,7 @@ def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None
     found = seen(TRACKED) if read else seen(skipped=(TRACKED,))
     left = untracked(found, [image(given)])
     assert left == (image(given),)
-    (problem,) = untracked_warnings(found, left, whole=True)
+    (problem,) = untracked_problems(found, left, whole=True, required=False)
     assert problem.message == f"no Application tracks {given}"
     assert problem.hint.startswith(words)
     assert (problem.rule, problem.severity) == ("untracked", "warning")
@@ -144,14 +144,14 @@ def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None
 
 def test_several_that_are_near_are_all_named() -> None:
     found = seen(app("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
-    (problem,) = untracked_warnings(found, [image("quay.io/web")], whole=True)
+    (problem,) = untracked_problems(found, [image("quay.io/web")], whole=True, required=False)
     assert "ghcr.io/x/web, ghcr.io/y/web" in problem.hint
 
 
 def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
-    (problem,) = untracked_warnings(seen(TRACKED), [image("nginx")], whole=False)
+    (problem,) = untracked_problems(seen(TRACKED), [image("nginx")], whole=False, required=False)
     assert "other image" not in problem.hint
-    (nothing,) = untracked_warnings(seen(), [image("nginx")], whole=True)
+    (nothing,) = untracked_problems(seen(), [image("nginx")], whole=True, required=False)
     assert "--applications" in nothing.hint
 
 

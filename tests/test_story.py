@@ -199,11 +199,29 @@ def test_nobody_takes_the_image(tmp_path: Path) -> None:
     assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
 
 
+def test_a_rerun_names_the_commit_that_it_finds(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a", "b"))
+    manifest = write(tmp_path, application("a", repo), application("b", repo))
+
+    def results(*more: str) -> tuple[str, ...]:
+        run(manifest, "--results-dir", str(tmp_path / "results"), *more)
+        return tuple((tmp_path / "results" / name).read_text() for name in ("commit", "updated", "branch", "message"))
+
+    first = results()
+    assert first == (git(repo, "rev-parse", "main"), "true", "main", "updated: 2 updated")
+    assert results() == (first[0], "false", "main", "nothing to do: 2 current")
+    assert results("--application", "b")[:2] == (first[0], "false")
+    commit(repo, {"other": "1\n"})  # then the last commit is somebody else's
+    assert results()[:2] == ("", "false")
+
+
 def test_require_update_exits_5(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo))
     assert run(manifest, "--require-update").code == 0
-    assert run(manifest, "--require-update").code == 5
+    again = run(manifest, "--require-update", env={"GITHUB_ACTIONS": "true"})
+    assert (again.code, again.json["status"]) == (5, "unchanged")
+    assert "\n::error::--require-update: nothing was updated; " in f"\n{again.stderr}"
 
 
 def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from task.after.expecting import Repositories, expected
+from task.after.expecting import Repositories, expected, reverted
 from task.after.merging import Merges
 from task.after.undo import not_undone
 from task.after.waiting import Descends, all_of, holding, judge_of, watch
+from task.argocd.rollout import ROLLED_OUT
 from task.argocd.rollout_display import told
 from task.argocd.rollout_view import parent_of
 from task.argocd.rollouts import Awaited, Judge, RolloutApi, Row, refresh
@@ -114,7 +115,7 @@ class Follow:
                 found.append(Recovery(key, "unknown", failed.message.removeprefix(f"{key}: "), waits[key]))
             elif row.state == "synced-and-healthy":
                 found.append(Recovery(key, "healthy", row.warning))
-            elif row.state == "timed-out":
+            elif row.state in ("timed-out", "paused"):
                 found.append(Recovery(key, "late", row.because, waits[key]))
             else:
                 found.append(Recovery(key, "failed", told(row), row.hint))
@@ -213,6 +214,8 @@ class Follow:
             if error := errors.get(key):
                 message = error.message.removeprefix(f"{key}: ")
                 self._problems.append(Problem(key, error.rule, message, error.hint, exit=int(error.exit)))
+            elif row.state == "paused":  # nobody knows yet how it ends, so a deployment stays in progress
+                self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
             elif row.state != "synced-and-healthy":
                 self._problems.append(Problem(key, "rollout", told(row), row.hint, exit=int(Exit.ROLLOUT)))
                 self._ends[key] = RolloutEnd(key, succeeded=False, because=told(row))
@@ -224,14 +227,15 @@ class Follow:
                 self._ends[key] = RolloutEnd(key, succeeded=True, because=row.because)
                 if row.warning:
                     self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
-            bad += row.state != "synced-and-healthy"
+            bad += row.state not in ROLLED_OUT
         if bad and len(rows) > 1:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _judge(self, one: Landed) -> Judge:
         """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
         if not one.commit:
-            return judge_of(lambda _any: True, spec=True)
+            patched = judge_of(lambda _any: True, spec=True)
+            return lambda item, *seen: reverted(one.decisions, item) or patched(item, *seen)
         sub = one.decisions[0].subscription
         return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
 

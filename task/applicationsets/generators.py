@@ -77,6 +77,7 @@ class Generators:
         """
         if depth >= DEEPEST:
             raise Malformed(f"generators nested more than {DEEPEST} levels deep")
+        selector = generator.get("selector")  # Argo CD selects with the labels as they are written
         if outer:
             generator = self._filled(generator, outer)
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
@@ -90,7 +91,6 @@ class Generators:
         if not isinstance(body, dict):
             raise Malformed(f"the generator {kinds[0]} is not a mapping")
         rows = _MAKERS[kinds[0]](self, body, depth)
-        selector = generator.get("selector")
         chosen = []
         for row in rows:
             self.filler.budget.row()
@@ -112,11 +112,27 @@ class Generators:
                     filled[kind] = self.filler.deep(rest, outer) | {"elements": elements}
                 elif kind in ("matrix", "merge"):
                     filled[kind] = _as_json(self.filler, body, outer)
+                elif isinstance(body, dict) and kind != "selector":
+                    rest = {key: value for key, value in body.items() if key != "values"}
+                    values = {name: self._own_value(name, one, outer) for name, one in _mapped(body, "values").items()}
+                    filled[kind] = self.filler.deep(rest, outer) | {"values": values}
                 else:
                     filled[kind] = self.filler.deep(body, outer)
             except Malformed as error:
                 raise Malformed(f"failed to replace parameters in generator: {error.message}", error.hint) from None
         return filled
+
+    def _own_value(self, name: str, value: Any, outer: Params) -> str:
+        """Return one of the generator's `values`, filled if another generator knows all of its keys.
+
+        Otherwise it waits for the generator's own row (Argo CD 3.4 and newer).
+        """
+        try:
+            return self.filler.text(str(value), outer, missing_key="error")
+        except Malformed as error:
+            if "map has no entry for key" in error.message or "can't evaluate field" in error.message:
+                return str(value)
+            raise Malformed(f'failed to pre-resolve Values key "{name}": {error.message}', error.hint) from None
 
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of the generator `list`."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from task.errors import Malformed
+from task.templates.go_template.printing import sprint
 from task.text import go_float
 from task.yaml_events import parsed
 
@@ -86,13 +87,13 @@ class _Builder:
         if anchor:
             self.anchors[anchor] = (value, size)
         if not self.stack:
-            self.done.append(value)
+            self.done.append(_in_json(value))
             return
         container, pending, _ = self.stack[-1]
         if isinstance(container, list):
-            container.append(value)
+            container.append(_in_json(value))
         elif pending:
-            container[pending.pop()] = value
+            container[pending.pop()] = _in_json(value)
         else:
             pending.append(_key(value))
 
@@ -113,10 +114,17 @@ def _scalar(event: Any) -> Any:
             return -number if plain[0] == "-" else number
         if _FLOAT.fullmatch(plain):
             return float(plain) if math.isfinite(float(plain)) else value
-        return value
+        return float(plain.replace(".", "", 1)) if _SPECIAL.fullmatch(value) else value
     if value in _NULL:
         return None
     return True if value in _TRUE else False if value in _FALSE else value
+
+
+def _in_json(value: Any) -> Any:
+    """Return a value that is not a key. Raises Malformed for infinity and NaN, because Go reads YAML by way of JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Malformed(f"json: unsupported value: {sprint((value,))}", "put it in quotes")
+    return value
 
 
 def _key(value: Any) -> str:
@@ -128,20 +136,22 @@ def _key(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
+        if not math.isfinite(value):
+            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
         return ("-" if value < 0 else "") + go_float(abs(value))
-    raise Malformed("a key that is a list or a mapping")
+    raise Malformed("a key that is a list or a mapping", "put a placeholder in quotes: '{{name}}'")
 
 
 def _merged(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the mapping with what its `<<` adds. Its own keys win, and so do earlier mappings over later ones."""
-    given = mapping["<<"]
-    others = given if isinstance(given, list) else [given]
-    if not all(isinstance(other, dict) for other in others):
-        raise Malformed("map merge requires map or sequence of maps as the value")
-    brought: dict[str, Any] = {}
-    for other in reversed(others):
-        brought |= other
-    return brought | {key: value for key, value in mapping.items() if key != "<<"}
+    """Return the mapping with what its `<<` adds. Its keys below it win, and earlier mappings win over later ones."""
+    found: dict[str, Any] = {}
+    for key, value in mapping.items():
+        others = [{key: value}] if key != "<<" else value if isinstance(value, list) else [value]
+        if not all(isinstance(other, dict) for other in others):
+            raise Malformed("map merge requires map or sequence of maps as the value")
+        for other in reversed(others):
+            found |= other
+    return found
 
 
 def dump(value: Any, most: int) -> str:

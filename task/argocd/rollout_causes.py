@@ -71,6 +71,25 @@ def _cleaned(message: str) -> str:
     return _FILE.sub("", message).strip().removesuffix(".")
 
 
+def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
+    """Return the unhealthy pods younger than `since`, each with the reason."""
+    found = []
+    for node in mappings(tree.get("nodes")):
+        health = mapping(node, "health")
+        young = text(node, "kind") == "Pod" and text(node, "createdAt") >= since
+        if young and text(health, "status") == "Degraded" and (message := text(health, "message")):
+            found.append(said(_named(node, message)))
+    return tuple(found)
+
+
+def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the nodes of unhealthy pods whose image is no problem, the newest first."""
+    nodes = [one for one in mappings(tree.get("nodes")) if text(one, "kind") == "Pod"]
+    sick = [one for one in nodes if text(mapping(one, "health"), "status") == "Degraded"]
+    sick.sort(key=lambda one: text(one, "createdAt"), reverse=True)
+    return [one for one in sick if not _PULL.search(text(mapping(one, "health"), "message"))]
+
+
 def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the pods younger than `since` whose image cannot be pulled."""
     found = []

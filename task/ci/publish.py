@@ -28,6 +28,8 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
             continue
         is_folder = option == "--results-dir"
         parent = path if is_folder else os.path.dirname(path) or "."
+        if option == "--report" and not os.path.isdir(parent):  # the name is misspelt, or the volume is not mounted
+            raise _unwritable(option, path, f"there is no folder {parent!r}")
         try:
             os.makedirs(parent, exist_ok=True)
         except OSError as error:
@@ -54,7 +56,8 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     failed = []
     for option, path, text, mode in writes:
         try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            if option != "--report":
+                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             with open(path, mode, encoding="utf-8", errors="backslashreplace", newline="") as file:
                 file.write(text)
         except OSError as error:

@@ -24,6 +24,7 @@ from task.model import (
     Snapshot,
     Subscription,
 )
+from task.pipeline.cautions import file_cautions
 from task.policy.order import version_of
 from task.policy.remember import active, holding
 from task.templates.trailers import trailer_of
@@ -44,6 +45,8 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
     try:
         kind = resolve(sub, snapshot)
         one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
+        image = replace(sub.entry.image, tag=one.in_git.tag, digest=one.in_git.digest)
+        problems += file_cautions(snapshot.files, sub, kind, image, terms)
     except TaskError as error:
         problems.append(unread(sub, error))
     try:

@@ -28,6 +28,8 @@ from task.pipeline.discover import discover
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
 from task.policy.strategies import needs
 
+_PAGE = 500  # images whose history is in memory at a time
+
 
 @dataclass(frozen=True)
 class Look:
@@ -52,19 +54,23 @@ def status(job: Job, world: World, look: Look) -> Status:
     matched = asks_for_images(seen.subscribed, job.images) if job.images else asks_for_all(seen.subscribed)
     problems += matched.problems + tuple(_problem(one) for one in matched.decisions)
     problems += left_out(matched, job)
-    groups = by_login(by_repository(matched, job), world)
-    found = at_once(lambda asks: _of_repository(asks, job, world, look), groups)
-    if not job.only:
-        found += [_of_live(ask, job, world) for ask in matched.live]
-    rows = [row for one in found for row in one.rows]
-    for one in found:
-        problems += one.problems
+    rows, unread_ones = rows_of(matched, job, world, look)
+    problems += unread_ones
     if look.newest:
         rows, more = _with_newest(rows, job, world)
         problems += more
     rows.sort(key=lambda row: (row.subscription.application.key, row.subscription.entry.alias, row.subscription.path))
     problems = tuple(dict.fromkeys(problems))
     return Status(tuple(rows), problems, seen.considered, shutdown.code() or int(exit_code((), problems)))
+
+
+def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
+    """Return what Git and the live Applications say about what was matched, and the problems with reading it."""
+    groups = by_login(by_repository(matched, job), world)
+    found = at_once(lambda asks: _of_repository(asks, job, world, look), groups)
+    if not job.only:
+        found += [_of_live(ask, job, world) for ask in matched.live]
+    return [row for one in found for row in one.rows], tuple(chain.from_iterable(one.problems for one in found))
 
 
 def _problem(decision: Decision) -> Problem:
@@ -81,7 +87,10 @@ def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _
         rows: tuple[ImageStatus, ...] = ()
         problems: tuple[Problem, ...] = ()
         for base, members in by_branch(repository, asks).items():
-            found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
+            try:
+                found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
+            except TaskError as error:  # a branch that is missing hides no other
+                found = _unread(members, error)
             rows, problems = rows + found.rows, problems + found.problems
         return _Rows(rows, problems)
     except TaskError as error:
@@ -99,7 +108,7 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
     expected = branch_of_requests(batch) if job.images else ""
     wanted = (place for ask in batch.asks for place in places(ask))
-    snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
+    snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected)
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
     governed, broken = Governed(batch.asks, snapshot, job.wording), None
@@ -132,10 +141,14 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
     if look.builds and rows:
         most = versions_to_read(look.builds)
         try:
-            versions = batch.repository.written(
-                snapshot.branch, tuple(path for row in rows for path in paths_of(row)), most
-            )
-            rows = [with_history(row, snapshot, versions, look.builds, job.terms) for row in rows]
+            pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
+            paths = [tuple(path for row in page for path in paths_of(row)) for page in pages]
+            written = batch.repository.written(snapshot.branch, paths, most)
+            rows = [
+                with_history(row, snapshot, versions, look.builds, job.terms)
+                for page, versions in zip(pages, written, strict=True)
+                for row in page
+            ]
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
             problems.append(Problem("", error.rule, because, error.hint, exit=int(error.exit)))

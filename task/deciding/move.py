@@ -65,13 +65,11 @@ def error_decision(sub: Subscription, image: Image, error: TaskError, branch: st
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
-    """Return the decision as that error. An error about a file names the file."""
-    of_a_file = isinstance(error, TargetError)
-    message = str(error) if of_a_file else error.message
+    """Return the decision as that error, which names the file, or the repository and branch, that it is about."""
     current = decision.current
-    if of_a_file and error.subject and not current.file:
+    if isinstance(error, TargetError) and error.subject and not current.file:
         current = replace(current, file=error.subject)
-    verdict = Verdict("error", error.rule, message, error.hint, int(error.exit))
+    verdict = Verdict("error", error.rule, str(error), error.hint, int(error.exit))
     return replace(decision, verdict=verdict, current=current)
 
 
@@ -86,4 +84,5 @@ def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] |
         new_digest=one.candidate.digest,
         labels=labels or {},
         build=build,
+        promoted_from=one.source,
     )

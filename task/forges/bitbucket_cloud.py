@@ -26,7 +26,9 @@ from task.model import Proposal, Proposed
 from task.urls import origin, path_part
 
 _NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
-_LOGIN = "an access token needs no user name; an API token needs its account's e-mail address as --forge-username"
+_LOGIN = (
+    "an access token needs no user name; an API token (ATATT…) needs its account's e-mail address as --forge-username"
+)
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
 _PAGE, _PAGES = 20, 20
 _PAUSES = (0.3, 0.7, 1.0)

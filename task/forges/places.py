@@ -16,10 +16,7 @@ from task.git.remote_url import RemoteUrl, remote_of
 from task.urls import path_part, split
 
 *_FIRST, _LAST = FORGES
-HINT = (
-    f"write --forge {', '.join(_FIRST)} or {_LAST}; NAME=URL where its web is at another address than the "
-    "repository's URL says"
-)
+HINT = f"write --forge {', '.join(_FIRST)} or {_LAST}; NAME=URL if its pages are elsewhere"
 
 
 def forge_option(text: str) -> Known:

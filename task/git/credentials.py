@@ -16,6 +16,7 @@ from task.git.access import Access, Plan
 from task.git.environment import Login
 from task.git.names import Address, address_of
 from task.git.ssh import SshGiven, collect
+from task.git.token_prefixes import ATLASSIAN
 from task.secret import Secret
 from task.settings import AccessOptions
 from task.urls import split
@@ -24,6 +25,7 @@ _GITHUB = "https://github.com"
 # Hosts want these user names with a token; most accept any.
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
+_ATLASSIAN_USER = "x-bitbucket-api-token-auth"
 _SHOW = "name the server it is for: --git-credentials-url https://git.example.com/"
 
 
@@ -33,7 +35,7 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     user, password = _password(given, environ)
     if password and not scope:
         raise UsageError("a password or token is given, but not for which server", hint=_SHOW)
-    logins = [Login(url, user or _token_user(url), password) for url in scope] if password else []
+    logins = [Login(url, user or _token_user(url, password), password) for url in scope] if password else []
     github, own = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"), _secret(environ, "GITHUB_TOKEN")
 
     directory = given.ssh_directory
@@ -84,7 +86,9 @@ def _scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(url.rstrip("/") for url in given.git_credentials_url)
 
 
-def _token_user(url: str) -> str:
+def _token_user(url: str, token: Secret) -> str:
+    if token.reveal().startswith(ATLASSIAN):
+        return _ATLASSIAN_USER
     return next((user for name, user in _TOKEN_USERS if name in split(url).host), _TOKEN_USER)
 
 

@@ -109,6 +109,8 @@ def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
         raise _useless(plugin, f"failed ({error.exit_code}){': ' if said else ''}{said}") from None
     except OSError as error:
         raise _useless(plugin, f"cannot be run: {error.strerror}") from None
+    except ValueError:  # sh had no word from the new process
+        raise _useless(plugin, "was killed before it could begin") from None
 
 
 def _readable(text: str, plugin: Plugin) -> str:

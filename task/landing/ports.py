@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,8 +53,10 @@ class Repository(Protocol):
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist."""
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """Return the last versions of each file, newest first, at most `most` of each. All come from one fetch."""
+    def written(
+        self, branch: str, pages: Sequence[Collection[str]], most: int
+    ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
+        """Yield, for each page of paths, the last versions of its files, newest first, at most `most` of each."""
 
     def branches(self, beginnings: Collection[str]) -> Sequence[str]:
         """Return the names of all branches with one of these prefixes."""
@@ -200,6 +202,18 @@ class World:
 
     def page(self, application: Application) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
+        raise NotImplementedError
+
+    def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
+        """Return the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () for any."""
+        raise NotImplementedError
+
+    def signing_keys(self) -> tuple[str, ...]:
+        """Return the ids of the OpenPGP keys that sign the run's commits."""
+        raise NotImplementedError
+
+    def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
+        """Return who takes back a change of a field of a live Application: "ApplicationSet web"; "" if nobody."""
         raise NotImplementedError
 
     def live(self) -> LiveApplications | None:

@@ -15,15 +15,11 @@ SCHEMA = "image-update/report/v1"
 BY_HAND = ("hold", "release", "rollback")  # commands whose commit may have no update
 
 
-def exit_code(
-    decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool = False, unmatched: bool = False
-) -> Exit:
+def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem]) -> Exit:
     """Return the exit code of a run: the first one in `PRECEDENCE` that occurred. An error never ends as a success."""
     verdicts = [decision.verdict for decision in decisions]
     codes = {verdict.exit or int(Exit.CONFIGURATION) for verdict in verdicts if verdict.verdict == "error"}
     codes |= {problem.exit or int(Exit.CONFIGURATION) for problem in problems if problem.severity == "error"}
-    if unmatched or (require_update and not any(verdict.verdict == "update" for verdict in verdicts)):
-        codes.add(int(Exit.NOTHING_UPDATED))
     return first_of(codes)
 
 

@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
-from task.deciding.job import Job, Stray
-from task.model import Commit, Decision, Problem, Source
+from task.deciding.job import Job, Terms
+from task.deciding.target import target_of
+from task.editors import also_at, strays
+from task.editors.argocd_source import Stray
+from task.editors.file_text import chosen
+from task.errors import TaskError
+from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
+from task.policy.order import version_of
 from task.text import and_more
 
 MOST_NAMES = 5
+
+
+def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
+    """Return a warning for each update that nothing is compared with, so that it may be an older version."""
+    return tuple(
+        Problem(
+            one.subscription.application.key,
+            "target",
+            f"{one.candidate.name}: neither the target nor the Application's own sources name a version, so "
+            f"{one.candidate.version} is a first tag, compared with nothing",
+            "if an older version must not go in, write the present one into the target, or use --applications cluster",
+            "warning",
+        )
+        for one in decisions
+        if one.verdict.verdict == "update" and one.kind and not version_of(one.current)
+    )
 
 
 def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
@@ -50,8 +73,36 @@ def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Jo
     )
 
 
-def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Problem, ...]:
-    """Return a warning for each unchecked image, conflicting override, and override file with the wrong name."""
+def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Image, terms: Terms) -> tuple[Problem, ...]:
+    """Return a warning for each thing in a target's files that keeps this image, or something of the spec, from use.
+
+    `files` are those in Git, or those of a commit to come, and `image` is what they say of the subscription.
+    """
+    key, target = sub.application.key, target_of(sub, kind, carry=terms.carry)
+    found: list[Problem] = []
+    listed: tuple[Stray, ...] = ()
+    others: tuple[tuple[str, int], ...] = ()
+    with suppress(TaskError):  # a file that cannot be read has an error of its own
+        listed = strays(kind, files, target)
+        others = also_at(kind, files, target, image) if image.version else ()
+    for mark, hidden in dict.fromkeys((one.origin, one.hidden) for one in listed):
+        names = [one.name[:100] for one in listed if (one.origin, one.hidden) == (mark, hidden)]
+        told, origin, file = and_more(names, MOST_NAMES), mark.removeprefix("# from "), chosen(files, target)
+        message = f"{file} differs from {origin} in {told}; Argo CD uses the file"
+        hint = f"if it should follow {origin}, end its first line in the file with the comment `{mark}`"
+        if hidden:
+            message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
+            hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
+        found.append(Problem(key, "target", message, hint, "warning"))
+    if others:
+        told = and_more([f"{path}:{line}" for path, line in others], MOST_NAMES)
+        hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
+        found.append(Problem(key, "target", f"{image.name} is also at {told}, not changed", hint, "warning"))
+    return tuple(found)
+
+
+def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
+    """Return a warning for each unchecked image, doubtful key or file, and override file with the wrong name."""
     found = [
         Problem(
             one.subscription.application.key,
@@ -63,21 +114,6 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         for one in decisions
         if one.unchecked
     ]
-    in_order = sorted(strays, key=lambda one: (one.subscription.application.key, one.subscription.entry.alias))
-    for stray in in_order:
-        for mark in dict.fromkeys(mark for _, mark in stray.names):
-            listed = and_more([name[:100] for name, other in stray.names if other == mark], MOST_NAMES)
-            source = mark.removeprefix("# from ")
-            found.append(
-                Problem(
-                    stray.subscription.application.key,
-                    "target",
-                    f"{stray.file} differs from {source} in {listed}; Argo CD uses the file",
-                    f"remove it from the file, or end its first line with the comment `{mark}`: "
-                    f"then it follows {source}",
-                    "warning",
-                )
-            )
     found += [
         Problem(
             one.subscription.application.key,
@@ -89,6 +125,23 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         for one in decisions
         if one.misspelt
         for key, near in [one.misspelt]
+    ]
+    found += [
+        Problem(one.subscription.application.key, "target", *taken_back(one.owner), "warning")
+        for one in decisions
+        if one.owner
+    ]
+    found += [
+        Problem(
+            one.subscription.application.key,
+            "target",
+            f"{one.current.file or one.subscription.path}: by an anchor, this also changes "
+            f"{and_more(one.shared, MOST_NAMES)}",
+            "write the value out where it must stay",
+            "warning",
+        )
+        for one in decisions
+        if one.shared
     ]
     found += [
         Problem(
@@ -115,6 +168,15 @@ def cautions(decisions: Sequence[Decision], strays: Iterable[Stray]) -> tuple[Pr
         if one.current.file and one.current.file in one.subscription.fallbacks
     ]
     return tuple(found)
+
+
+def taken_back(owner: str) -> tuple[str, str]:
+    """Return the message about a live Application whose owner takes a patch back, and the hint."""
+    message = f"{owner} takes the patch back, because it does not ignore this field of the Application"
+    return (
+        message,
+        "write write-back-method: git, or let it ignore the field (ignoreApplicationDifferences, ignoreDifferences)",
+    )
 
 
 def _named(path: str, sources: Iterable[Source]) -> bool:

@@ -12,9 +12,9 @@ from itertools import chain
 
 from task.deciding.ask import failed_asks
 from task.deciding.decide import decide, places
-from task.deciding.job import Job, Landed, Outcome, landed_of
+from task.deciding.job import Job, Landed, Outcome, Terms, landed_of
 from task.deciding.move import failed
-from task.deciding.verify import verified
+from task.deciding.verify import signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
 from task.landing.changeset import PreparedCommit, prepare_commits
 from task.landing.contention import Contention
@@ -24,9 +24,10 @@ from task.landing.governed import CONFIG, Governed, govern
 from task.landing.head_branch import heads_of_requests, name_heads
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, propose
-from task.model import Commit, Decision, Snapshot, Verdict
+from task.model import Commit, Decision, Problem, Snapshot, Verdict
 from task.output.diff import unified_diff
 from task.pipeline.atomic import stop_all
+from task.pipeline.cautions import file_cautions
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
@@ -41,7 +42,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
-            snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
+            snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected)
             governed = govern(everyone, snapshot, batch.repository, job)
             snapshot, left = governed.snapshot, {ask.key for ask in batch.asks}
             asks = tuple(ask for ask in governed.asks if ask.key in left)
@@ -51,7 +52,10 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
         if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
             return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))
-        done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled)))
+        told = _cautions(snapshot, settled, job.terms)
+        earlier = () if job.dry else _of_earlier_run(snapshot, settled)
+        there = _already_in_git(snapshot, settled)
+        done = done.plus(Outcome(tuple(settled), landed=there, cautions=told, earlier=earlier))
         outpaced: list[PreparedCommit] = []
         for prepared in commits:
             try:
@@ -95,6 +99,7 @@ def prepare(
         moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
         moves = heads.without_declined(moves, world)
+    moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
     commits, settled = prepare_commits(snapshot, moves, job.terms, governed.wording, heads.snapshots)
     return heads, commits, settled
 
@@ -116,7 +121,7 @@ def _land(
                 outcome = propose(prepared, request, outcome, job, world)
     except TaskError as error:
         outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
-    return replace(outcome, strays=prepared.strays)
+    return replace(outcome, cautions=prepared.cautions)
 
 
 def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt: int, job: Job) -> Outcome:
@@ -147,5 +152,36 @@ def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt:
 
 def _already_in_git(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Landed, ...]:
     """Return the Applications that already have the image. With `--wait`, the run waits for their rollouts as well."""
-    same = [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
-    return landed_of(same, snapshot.repo, snapshot.tip)
+    return landed_of(_unchanged(settled), snapshot.repo, snapshot.tip)
+
+
+def _cautions(snapshot: Snapshot, settled: Sequence[Decision], terms: Terms) -> tuple[Problem, ...]:
+    """Return the warnings about files that already have the image."""
+    return tuple(
+        caution
+        for one in _unchanged(settled)
+        if one.kind
+        for caution in file_cautions(snapshot.files, one.subscription, one.kind, one.candidate, terms)
+    )
+
+
+def _unchanged(settled: Sequence[Decision]) -> list[Decision]:
+    return [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
+
+
+def _of_earlier_run(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Commit, ...]:
+    """Return the branch's newest commit if its trailers say that an earlier run has written one of these builds."""
+    lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
+    lines += [line.partition("@")[0] for line in lines]  # the target of another Application may take the digest, too
+    found = []
+    for one in settled:
+        tag, digest = one.candidate.tag, one.candidate.digest
+        image = replace(one.subscription.entry.image, tag=tag, digest="" if tag else digest)
+        key = one.subscription.application.key
+        same = one.verdict.verdict == "unchanged" and one.head == one.branch
+        if same and {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
+            found.append(key)
+    if not found:
+        return ()
+    apps = tuple(sorted(set(found)))
+    return (Commit(snapshot.repo, snapshot.branch, snapshot.branch, snapshot.tip, "", (), apps, already_there=True),)

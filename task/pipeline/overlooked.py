@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from task.annotations.known_keys import differ, doubts
 from task.annotations.narrow import Narrow, considered, is_glob
+from task.errors import Exit
 from task.image import parse_image_list
 from task.model import Application, Entry, Image, Problem, Subscribed
 from task.text import and_more
@@ -104,8 +105,8 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     return tuple(image for image in left.values() if not any(_last_part(image) in text for text in unreadable))
 
 
-def untracked_warnings(seen: Seen, images: Sequence[Image], *, whole: bool) -> tuple[Problem, ...]:
-    """Return a warning for each of these untracked images, with the nearest tracked one.
+def untracked_problems(seen: Seen, images: Sequence[Image], *, whole: bool, required: bool) -> tuple[Problem, ...]:
+    """Return a warning for each of these untracked images, with the nearest tracked one; an error if it is `required`.
 
     `whole`: all considered Applications have been read, so tracked images can be counted.
     """
@@ -125,8 +126,14 @@ def untracked_warnings(seen: Seen, images: Sequence[Image], *, whole: bool) -> t
             way = "name the image as image-list names it"
         else:
             way = "no image is tracked at all: check --applications and what narrows it"
-        found.append(Problem("", "untracked", f"no Application tracks {image.name}", way, "warning"))
+        found.append(untracked_problem(f"no Application tracks {image.name}", way, required=required))
     return tuple(found)
+
+
+def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
+    """Return a warning, or with `--require-match` the error with its exit code."""
+    code = int(Exit.NOTHING_UPDATED) if required else 0
+    return Problem("", "untracked", message, hint, "error" if required else "warning", exit=code)
 
 
 def _nearest(image: Image, tracked: dict[str, Image]) -> list[Image]:

@@ -69,6 +69,24 @@ def test_where_the_memory_lies() -> None:
     assert states(prod) == [f".image-update/clusters/{name}/web/argocd_web.state" for name in ("prod", "staging")]
 
 
+def test_every_file_system_holds_the_memory() -> None:
+    deep = "/".join(["folder"] * 580)
+    longest = "n" * 240
+    branch = Branch({f"{folder}/kustomization.yaml": KUSTOMIZATION for folder in ("web", deep, "Config")})
+    for name, path in ((longest, "web"), (f"{longest}2", "web"), ("web", deep), ("web", "Config")):
+        app = web(path, "kustomization")
+        app["metadata"]["name"] = name
+        story = Story(app, branch)
+        assert story.event("main-2", 2)[0] in ("update", "unchanged")
+        story.hold("load test")
+        assert story.event("main-3", 3) == ("defer", "held")
+    found = [path for path in branch.files if path.startswith(".image-update/")]
+    assert len(found) == 4
+    assert all(len(path) <= 4096 and max(map(len, path.split("/"))) <= 255 for path in found)
+    # `.image-update/config` is a file, for which a case-insensitive file system takes `.image-update/Config`
+    assert ".image-update/Config-folder/argocd_web.state" in found
+
+
 def test_one_file_remembers_for_each_values_file() -> None:
     staging, prod = chart()
     staging.event("main-2", 2)

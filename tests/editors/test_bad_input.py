@@ -158,3 +158,10 @@ def test_a_key_path_that_nobody_means() -> None:
 def test_a_mode_stays() -> None:
     changed, _ = edit({OVERRIDE: File("helm:\n", "100755")}, target("helm-override"), "ghcr.io/acme/api:2")
     assert changed[OVERRIDE].mode == "100755"
+
+
+def test_a_byte_order_mark_within_a_file_hides_no_manifest() -> None:
+    pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: ghcr.io/acme/api:v1\n"
+    text = f"{pod}---\n\ufeff# of another file\n{pod}"
+    new, _ = edit({"apps/web/pod.yaml": File(text)}, target("manifests"), "ghcr.io/acme/api:v2")
+    assert new["apps/web/pod.yaml"].text == text.replace("v1\n---", "v2\n---").removesuffix("v1\n") + "v2\n"

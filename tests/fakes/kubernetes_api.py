@@ -17,10 +17,12 @@ from urllib.parse import parse_qs
 
 from fakes.kubernetes_answers import answer_of
 from fakes.kubernetes_state import (
+    APPLICATION_SETS,
     APPLICATIONS,
     CONFIG_MAPS,
     EVENTS,
     PODS,
+    PROJECTS,
     SECRETS,
     UPDATERS,
     Asked,
@@ -31,8 +33,8 @@ from fakes.kubernetes_state import (
 )
 
 __all__ = [
-    "APPLICATIONS", "CONFIG_MAPS", "EVENTS", "PODS", "SECRETS", "UPDATERS", "Asked", "Fault", "KubernetesApi",
-    "application", "running",
+    "APPLICATIONS", "APPLICATION_SETS", "CONFIG_MAPS", "EVENTS", "PODS", "PROJECTS", "SECRETS", "UPDATERS", "Asked",
+    "Fault", "KubernetesApi", "application", "running",
 ]  # fmt: skip
 GZIP_FROM = 128 * 1024  # bytes, like the API server
 

@@ -67,6 +67,12 @@ def test_body() -> None:
     )
 
 
+def test_a_promotion_names_its_sources() -> None:
+    promoted = [app(change(promoted_from=f"argocd/{one}"), name=one) for one in ("web", "api")]
+    text = body(Content(promoted, links=Links(run="https://ci.example/1")), "gitlab")
+    assert "\n\nPromoted from `argocd/web`, `argocd/api` · by [" in text
+
+
 def test_nothing_known_leaves_nothing_empty() -> None:
     text = body(Content([app(change(old=""))]))
     assert "| `argocd/web` | `ghcr.io/acme/api` |  | `1.4.3` |" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from sys import intern
 
 from task.errors import SourceError
 from task.model import Place
@@ -20,7 +21,7 @@ Tree = Mapping[str, "TreeEntry"]
 ReadTree = Callable[[str], Tree]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a large repository has hundreds of thousands
 class TreeEntry:
     """One line of a tree."""
 
@@ -68,7 +69,7 @@ def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
 
 def _parsed(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
     return {
-        name.decode("utf-8", "surrogateescape"): TreeEntry(mode.decode().zfill(6), oid.hex())
+        name.decode("utf-8", "surrogateescape"): TreeEntry(intern(mode.decode().zfill(6)), oid.hex())
         for mode, name, oid in lines
     }
 
