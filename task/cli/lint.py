@@ -17,6 +17,7 @@ from task.cli.holds import held
 from task.cli.migration import Migration, as_json, lines, migration
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
+from task.deciding.cautions import taken_back
 from task.deciding.verify import only_signed
 from task.errors import Exit, TaskError, UsageError
 from task.landing.live import owner_of
@@ -24,7 +25,6 @@ from task.landing.ports import World
 from task.model import Application, Found, Subscription
 from task.output.log import Log
 from task.output.stdout import say
-from task.pipeline.cautions import taken_back
 from task.pipeline.discover import Discovered, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import READING, LintOptions, NameOptions, Settings

@@ -10,12 +10,12 @@ from task.annotations.image_updater_config import NAME, ConfigOption, options_of
 from task.annotations.known_keys import doubts
 from task.annotations.subscription import attempted, subscribe
 from task.cli.update import job_of
+from task.commands.migration import BY_ANNOTATIONS, Row, Side, TrackedImage, row_of
 from task.commands.status import Look, rows_of
 from task.landing.ports import World
 from task.model import Application, ImageStatus, Problem
 from task.pipeline.discover import Discovered
 from task.pipeline.match import asks_for_all
-from task.pipeline.migration import BY_ANNOTATIONS, Row, Side, TrackedImage, row_of
 from task.settings import Settings
 from task.text import counted, without_logins
 from task.wiring.application_sources import sources

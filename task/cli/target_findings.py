@@ -11,12 +11,12 @@ from task.annotations.lint import Finding
 from task.applications.local_files import LocalFiles
 from task.applications.work_tree import top_of
 from task.cli.repository_configs import files_to, same_repository
+from task.deciding.cautions import file_cautions
 from task.deciding.decide import reading
 from task.deciding.job import Terms
 from task.deciding.target import resolve, target_places
 from task.errors import Malformed, TaskError
 from task.model import File, Files, Snapshot, Subscription
-from task.pipeline.cautions import file_cautions
 from task.pipeline.discover import Locate
 
 LARGEST = 10 * 1024 * 1024  # bytes of one file: what a run edits, too

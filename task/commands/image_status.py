@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from task.deciding.ask import all_live
+from task.deciding.cautions import file_cautions
 from task.deciding.decide import NOTHING, file_of, reading, state_path, states_of
 from task.deciding.job import Terms
 from task.deciding.move import error_decision
@@ -24,7 +25,6 @@ from task.model import (
     Snapshot,
     Subscription,
 )
-from task.pipeline.cautions import file_cautions
 from task.policy.order import version_of
 from task.policy.remember import active, holding
 from task.templates.trailers import trailer_of

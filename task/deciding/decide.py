@@ -15,6 +15,7 @@ from task.deciding.ask import Ask, live_reading, settled_without_git
 from task.deciding.by_hand import fulfil
 from task.deciding.job import Terms
 from task.deciding.move import Move, error_decision
+from task.deciding.own_sources import own_places, own_reading
 from task.deciding.questions import Offer, Questions, combined, facts_of, may_ask
 from task.deciding.target import SIGNS, resolve, target_of, target_places
 from task.deciding.weigh import Facts, Situation, deferred, key_of, weigh
@@ -36,7 +37,6 @@ from task.model import (
     TargetKind,
     Written,
 )
-from task.pipeline.own_sources import own_places, own_reading
 from task.policy.judge import objection
 from task.policy.order import commits, version_of, why_older
 from task.policy.remember import holding

@@ -8,6 +8,7 @@ from itertools import islice
 
 from task.annotations.known_keys import differ
 from task.annotations.writable import refuse_unwritable
+from task.deciding.cautions import file_cautions
 from task.deciding.decide import file_of, state_path, states_of
 from task.deciding.hold_changes import hold_changes, new_holds
 from task.deciding.job import AUTHOR, Terms, Wording
@@ -35,7 +36,6 @@ from task.model import (
     Verdict,
     Wishes,
 )
-from task.pipeline.cautions import file_cautions
 from task.policy.order import version_of
 from task.repository_config.config import agreed
 from task.templates.change import Change

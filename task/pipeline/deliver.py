@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import chain
 
 from task.deciding.ask import failed_asks
+from task.deciding.cautions import file_cautions
 from task.deciding.decide import decide, places
 from task.deciding.job import Job, Landed, Outcome, Terms, landed_of
 from task.deciding.move import failed
@@ -27,7 +28,6 @@ from task.landing.pull_request import as_it_stands, propose
 from task.model import Commit, Decision, Problem, Snapshot, Verdict
 from task.output.diff import unified_diff
 from task.pipeline.atomic import stop_all
-from task.pipeline.cautions import file_cautions
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from task import shutdown
+from task.deciding.cautions import cautions, first_tags, not_merged, without_request
 from task.deciding.job import Job, Outcome
 from task.errors import Exit
 from task.model import Problem, Report
 from task.output.outcome import exit_code
-from task.pipeline.cautions import cautions, first_tags, not_merged, without_request
 from task.pipeline.match import Matched
 from task.pipeline.overlooked import Seen
 

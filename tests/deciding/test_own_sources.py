@@ -14,9 +14,9 @@ from support import needs
 from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
 from task.deciding.job import Job, Terms
+from task.deciding.own_sources import own_places, own_reading
 from task.image import parse_image
 from task.model import Decision, File, Subscription
-from task.pipeline.own_sources import own_places, own_reading
 
 CHART = {"apps/a/Chart.yaml": "apiVersion: v2\nname: a\nversion: 0.1.0\n"}
 VALUES = f"image:\n  name: {WEB}\n  tag: 2.0.0\n"
