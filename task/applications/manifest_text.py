@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from task.applicationsets import load_all
-from task.errors import Malformed
+from task.errors import Exit, Malformed
 from task.model import Found
 from task.yaml_documents import ManifestDocument, broken, documents
 
+_BROKEN = int(Exit.CONFIGURATION)  # where nothing else was read, it is an error
 FEW = 5  # broken files that are named where there is no Application
 MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
 
@@ -26,7 +27,11 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
         where = f"{origin}:{document.line}"
         if document.problem:
             yield Found(
-                {}, where, f"{where}: not YAML: {document.problem}", "fix the file; its other documents are used"
+                {},
+                where,
+                f"{where}: not YAML: {document.problem}",
+                "fix the file; its other documents are used",
+                exit=_BROKEN,
             )
         elif isinstance(document.data, (dict, list)):
             items = list(_items(document.data, where))
@@ -57,7 +62,8 @@ def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> It
         if document := next(broken(content.decode("utf-8", "replace")), None):
             where = f"{origin}:{document.line}"
             what = f"{where}: not YAML: {document.problem}"
-            told.append(Found({}, where, what, "fix the file if it has Applications, because none was found"))
+            hint = "fix the file if it has Applications, because none was found"
+            told.append(Found({}, where, what, hint, exit=_BROKEN))
     yield from (replace(one, advice=len(told) < files) for one in told)
 
 

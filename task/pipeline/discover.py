@@ -200,8 +200,8 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
     unknown = unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing)
     problems = found.problems
-    if not (found.read or found.templates or skipped):  # then the run has nothing to do because of these
-        problems = tuple(one if one.advice else replace(one, severity="error") for one in problems)
+    if not (found.read or found.templates or skipped):  # then the run has nothing to do because of broken files
+        problems = tuple(replace(one, severity="error") if one.exit and not one.advice else one for one in problems)
     problems += unknown
     if job.intent:
         return seen, problems
