@@ -65,7 +65,7 @@ def _decide(source: Path) -> None:
     settings = Settings("run", EventOptions(image=(EVENT,)), sources=SourceOptions(applications=(str(source),)))
     with ExitStack() as until_told:
         report = run(job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()), until_told)
-    rules = [decision.verdict.rule for decision in report.decisions]
+    rules = [decision.rule for decision in report.decisions]
     assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"
 
 

@@ -105,6 +105,6 @@ def _decide(repo: Path, folder: str) -> float:
         report = run(job_of(settings, event_images((EVENT,)), {}), world, until_told)
     world.close()
     spent = time.perf_counter() - began
-    rules = [decision.verdict.rule for decision in report.decisions]
+    rules = [decision.rule for decision in report.decisions]
     assert rules == ["constraint"] * SETS * EACH, f"{len(rules)} decisions: {set(rules)}"
     return spent

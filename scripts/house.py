@@ -145,7 +145,6 @@ def of_one_push() -> dict[str, int]:
         "files on the way of one push": len({code.co_filename for code in functions}),
         "frames at the push": frames,
         "kinds of records on the way": len(records),
-        **({"x" + k.__module__ + "." + k.__name__: 0 for k in records} if os.environ.get("SHOW") else {}),
     }
 
 

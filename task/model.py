@@ -557,7 +557,7 @@ class Decision:
 
     subscription: Subscription
     candidate: Image
-    verdict: Verdict
+    judged: Verdict
     current: Reading = Reading()
     branch: str = ""  # the base branch's name in Git; "" if Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
@@ -569,6 +569,31 @@ class Decision:
     shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
     owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
+
+    @property
+    def verdict(self) -> VerdictName:
+        """Return "update", "unchanged", "refuse", "defer" or "error"."""
+        return self.judged.verdict
+
+    @property
+    def rule(self) -> str:
+        """Return the rule that decided."""
+        return self.judged.rule
+
+    @property
+    def because(self) -> str:
+        """Return the reason, one sentence."""
+        return self.judged.because
+
+    @property
+    def hint(self) -> str:
+        """Return what to do about an error."""
+        return self.judged.hint
+
+    @property
+    def exit(self) -> int:
+        """Return the exit code of an error; 0 means that of a wrong configuration."""
+        return self.judged.exit
 
 
 @dataclass(frozen=True)

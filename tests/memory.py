@@ -131,12 +131,12 @@ class Story:
         """Send the event of a build, and return the verdict and the rule."""
         one = parse_image(f"{image}:{tag}")
         decision = self._one(Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=self.now), WORDING))
-        return decision.verdict.verdict, decision.verdict.rule
+        return decision.verdict, decision.rule
 
     def scan(self) -> tuple[str, str]:
         """Scan the registry, and return the verdict and the rule for the newest tag."""
         decision = self._one(Job("scan", (), SCOPE, Terms(now=self.now), WORDING))
-        return decision.verdict.verdict, decision.verdict.rule
+        return decision.verdict, decision.rule
 
     def hold(self, reason: str) -> Decision:
         return self._by_hand(Intent("hold", Hold(reason, "jane", NOW)))

@@ -62,7 +62,7 @@ def after(files: Mapping[str, File], sub: Subscription, text: str, identity: Bui
     decisions = decide(snapshot, [Ask(sub, (parse_image(f"{WEB}:{text}"),))], terms, Facts(ANCESTRY))
     made, settled = prepare_commits(snapshot, decisions, terms, WORDING)
     new = {**files, **{path: file for one in made for path, file in one.changeset.files.items()}}
-    rule = [*(one for draft in made for one in draft.decisions), *settled][0].verdict.rule
+    rule = [*(one for draft in made for one in draft.decisions), *settled][0].rule
     return rule, {path: file for path, file in new.items() if file.mode}
 
 

@@ -36,7 +36,7 @@ OURS = {"verdict", "severity", "status", "schema", "kind", "state", "strategy", 
 DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n {0}\n-{0}\n+{0}\n{0}\n"
 VERDICTS: tuple[VerdictName, ...] = ("update", "unchanged", "refuse", "defer", "error")
 WHOLE = report(
-    *(replace(decision(), verdict=Verdict(one, "rule", "so", "hint")) for one in VERDICTS),
+    *(replace(decision(), judged=Verdict(one, "rule", "so", "hint")) for one in VERDICTS),
     commits=(
         commit(pull_request="https://x/1", diff="x"),
         commit(already_there=True, pull_request="y"),
@@ -73,7 +73,7 @@ def text(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def evil(text: str) -> Report:
     found: Report = poisoned(WHOLE, text)
-    assert found.decisions[0].verdict.because == found.problems[0].hint == text
+    assert found.decisions[0].because == found.problems[0].hint == text
     return found
 
 

@@ -29,7 +29,7 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
     for one in landed:
         for decision in one.decisions:
             sub, image = decision.subscription, decision.candidate
-            if not (image.tag or image.digest) or decision.verdict.verdict not in ("update", "unchanged"):
+            if not (image.tag or image.digest) or decision.verdict not in ("update", "unchanged"):
                 continue
             key, hint = _place(decision)
             replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
@@ -91,7 +91,7 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
     run wrote it.
     """
     for one in decisions:
-        now = _live_reading(one, item) if one.verdict.verdict == "update" else None
+        now = _live_reading(one, item) if one.verdict == "update" else None
         if now and (now.tag, now.digest) in (("", ""), (one.current.tag, one.current.digest)):
             owner = (
                 f"ApplicationSet {set_of(item)}" if set_of(item) else "the owner of the Application, such as a parent"

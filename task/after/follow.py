@@ -137,7 +137,7 @@ class Follow:
             app = members[0].application
             item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
             if item is not None:
-                updates = [two for one in members for two in one.decisions if two.verdict.verdict == "update"]
+                updates = [two for one in members for two in one.decisions if two.verdict == "update"]
                 changes = [change_of(two) for two in updates]
                 kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 

@@ -37,7 +37,7 @@ def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> 
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     found, problems = [], []
     for failure in failures:
-        updates = [two for one in failure.landed for two in one.decisions if two.verdict.verdict == "update"]
+        updates = [two for one in failure.landed for two in one.decisions if two.verdict == "update"]
         if not updates:
             problems.append(not_undone(failure.landed[0].application.key, "this run wrote nothing there"))
         for one in updates:
@@ -83,7 +83,7 @@ def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Proble
     proposed = {app: one.pull_request for one in undone.commits if one.head != one.branch for app in one.applications}
     found = []
     for one in undone.decisions:
-        app, name, verdict = one.subscription.application.key, one.subscription.entry.image.name, one.verdict
+        app, name, verdict = one.subscription.application.key, one.subscription.entry.image.name, one.judged
         if verdict.verdict == "update":
             request = proposed.get(app)
             because = f"{request} rolls {name} back" if request else f"rolled back: {name} is held at"

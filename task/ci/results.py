@@ -49,7 +49,7 @@ def results(report: Report) -> Mapping[str, str]:
     Those without a value are "", because a pipeline fails if it reads a result that was not written. A name that is too
     long is left out, because a cut name would mean something else. The report has the whole name.
     """
-    updates = [decision.subscription for decision in report.decisions if decision.verdict.verdict == "update"]
+    updates = [decision.subscription for decision in report.decisions if decision.verdict == "update"]
     written = {(sub.repo, sub.application.key) for sub in updates}
     # Take the first commit that was written. One with an image comes before one that only remembers an event.
     commit = min(
@@ -158,7 +158,7 @@ def github_summary(report: Report) -> str:
     rows = [f"| Application | Image | {was} | {now} | Decision |", "|---|---|---|---|---|"]
     left = LARGEST_SUMMARY
     for number, decision in enumerate(report.decisions):
-        verdict, offered = decision.verdict, decision.candidate
+        verdict, offered = decision.judged, decision.candidate
         before = current(decision) or ("" if decision.kind else NOT_READ)
         # Until it is merged, a request changes nothing on the base branch.
         updates, proposed = verdict.verdict == "update", decision.head != decision.branch
@@ -189,7 +189,7 @@ def github_summary(report: Report) -> str:
     pages = (web_page(commit.pull_request) for commit in report.commits[:MOST_COMMITS])
     requests = dict.fromkeys(f"\nPull request: <{url}>" for url in pages if url)
     # The table does not show errors without a decision, and warnings such as an image that no Application tracks.
-    shown = {(decision.subscription.application.key, decision.verdict.because) for decision in report.decisions}
+    shown = {(decision.subscription.application.key, decision.because) for decision in report.decisions}
     rest = [problem for problem in report.problems if (problem.application, problem.message) not in shown]
     notes = [""] if rest else []
     for problem in rest[:NOTES]:

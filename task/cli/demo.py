@@ -91,7 +91,7 @@ def _play(folder: str) -> int:
     say("\nThe diff:\n" + "\n".join(diff_text(one.diff or "", console) for one in plan.commits))
     commit = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").decode().rstrip()
     say("\nThe commit:\n" + textwrap.indent(commit, "    ", lambda _line: True) + "\n")
-    verdicts = sorted(one.verdict.verdict for one in report.decisions)
+    verdicts = sorted(one.verdict for one in report.decisions)
     same = [one.tree for one in plan.commits] == [one.tree for one in report.commits]
     if verdicts != ["refuse", "update", "update"] or not same:
         sys.stderr.write("the demo did not do what it shows; please report this\n")

@@ -65,9 +65,9 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
         report = carry_out(settings, environ, log, until_told)
         # The table of decisions shows these errors to a person already.
         on_screen = {
-            (one.subscription.application.key, one.verdict.because)
+            (one.subscription.application.key, one.because)
             for one in report.decisions
-            if one.verdict.verdict == "error" and log.console and sys.stdout.isatty() and output.output == "text"
+            if one.verdict == "error" and log.console and sys.stdout.isatty() and output.output == "text"
         }
         untold = [one for one in report.problems if (one.application, one.message) not in on_screen]
         for where, problem in told_together(untold):

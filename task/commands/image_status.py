@@ -64,7 +64,7 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
 
 def unread(sub: Subscription, error: TaskError) -> Problem:
     """Return the error about an image that could not be read."""
-    verdict = error_decision(sub, sub.entry.image, error).verdict
+    verdict = error_decision(sub, sub.entry.image, error).judged
     return Problem(sub.application.key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
 
 

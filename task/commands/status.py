@@ -74,7 +74,7 @@ def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[
 
 
 def _problem(decision: Decision) -> Problem:
-    key, verdict = decision.subscription.application.key, decision.verdict
+    key, verdict = decision.subscription.application.key, decision.judged
     return Problem(key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
 
 
@@ -131,8 +131,8 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
         else:
             _heads, commits, settled = prepare(batch, governed, gather, contention, job, world)
             decisions = (*settled, *(one for prepared in commits for one in prepared.decisions))
-        verdicts = {id(one.subscription): one.verdict for one in decisions}
-        rows = [replace(row, would=verdicts.get(id(row.subscription))) for row in rows]
+        verdicts = {one.subscription.identity: one.judged for one in decisions}
+        rows = [replace(row, would=verdicts.get(row.subscription.identity)) for row in rows]
 
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
         rows, unseen = with_requests(rows, batch, world)
@@ -160,7 +160,7 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
     row = replace(without_git(ask.subscription), kind="live")
     would: Verdict | None = None
     if job.images:
-        would = patch([ask], job, world).decisions[0].verdict
+        would = patch([ask], job, world).decisions[0].judged
     live = world.live()
     if live is None:
         because = "what the live Application says is not known: these Applications come from files"
@@ -178,32 +178,34 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
     """Add the newest tag that the rules admit to each row, and return why there is none."""
     asks = tuple(Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows)
     found = scanned(Matched(asks, (), ()), job.terms, world.registry)
-    newest = {id(ask.subscription): ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
+    newest = {ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
     pinned = {
-        id(row): replace(question_about(row.subscription, newest[id(row.subscription)]), facts=("digest",))
+        row.subscription.identity: replace(
+            question_about(row.subscription, newest[row.subscription.identity]), facts=("digest",)
+        )
         for row in rows
-        if id(row.subscription) in newest and (row.in_git.digest or needs(row.subscription.policy, "digest"))
+        if row.subscription.identity in newest and (row.in_git.digest or needs(row.subscription.policy, "digest"))
     }
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     problems = [_no_tag(one) for one in found.decisions]
-    unanswered = {id(one.subscription) for one in found.decisions if one.verdict.verdict == "error"}
+    unanswered = {one.subscription.identity for one in found.decisions if one.verdict == "error"}
     made = []
     for row in rows:
-        image = newest.get(id(row.subscription))
-        if image and (question := pinned.get(id(row))):
+        image = newest.get(row.subscription.identity)
+        if image and (question := pinned.get(row.subscription.identity)):
             answer, app = answers[question], row.subscription.application.key
             if answer.error:
                 problems.append(unread(row.subscription, answer.error))
-                unanswered.add(id(row.subscription))
+                unanswered.add(row.subscription.identity)
             elif not answer.exists:
                 because = f"the registry has no {image.reference}"
                 problems.append(Problem(app, "not-in-registry", because, severity="warning"))
             image = replace(image, digest=answer.digest) if answer.exists else None
-        made.append(replace(row, newest=image, unanswered=id(row.subscription) in unanswered))
+        made.append(replace(row, newest=image, unanswered=row.subscription.identity in unanswered))
     return made, tuple(problems)
 
 
 def _no_tag(decision: Decision) -> Problem:
     """Return why an entry has no newest tag: the registry did not answer, or the rules admit none of its tags."""
     problem = _problem(decision)
-    return problem if decision.verdict.verdict == "error" else replace(problem, severity="warning")
+    return problem if decision.verdict == "error" else replace(problem, severity="warning")

@@ -31,7 +31,7 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
             "warning",
         )
         for one in decisions
-        if one.verdict.verdict == "update" and one.kind and not version_of(one.current)
+        if one.verdict == "update" and one.kind and not version_of(one.current)
     )
 
 

@@ -181,12 +181,12 @@ def decide_one(
     if ask.intent:
         return fulfil(ask.intent, situation, snapshot)
     move = choose(situation, ask.candidates)
-    if version_of(in_git) or move.decision.verdict.verdict != "unchanged":
+    if version_of(in_git) or move.decision.verdict != "unchanged":
         return move
     # the rules compared with what runs, or with the Application's own sources
     what = "live image is" if sub.application.live else "Application's own sources say"
     because = f"the {what} {move.decision.candidate.version} already, and the target does not set it"
-    return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
+    return Move(replace(move.decision, judged=replace(move.decision.judged, because=because)), move.build)
 
 
 def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
@@ -240,7 +240,7 @@ RANK = {"update": 4, "defer": 3, "unchanged": 2, "error": 1}
 
 
 def _better(new: Move, old: Move, situation: Situation) -> bool:
-    ranks = [RANK.get(one.decision.verdict.verdict, 0) for one in (new, old)]
+    ranks = [RANK.get(one.decision.verdict, 0) for one in (new, old)]
     if ranks[0] != ranks[1] or ranks[0] == 0:
         return ranks[0] > ranks[1]
     policy = situation.subscription.policy

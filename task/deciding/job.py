@@ -146,7 +146,7 @@ class Landed:
     @property
     def written(self) -> bool:
         """Whether an image was written now, and was not there before."""
-        return any(one.verdict.verdict == "update" for one in self.decisions)
+        return any(one.verdict == "update" for one in self.decisions)
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class Outcome:
 
 def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
     """Return the Applications whose image is in this commit, whether it was written now or was there before."""
-    return landed_at((one for one in decisions if one.verdict.verdict in ("update", "unchanged")), repo, commit)
+    return landed_at((one for one in decisions if one.verdict in ("update", "unchanged")), repo, commit)
 
 
 def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:

@@ -38,7 +38,7 @@ class Move:
     @property
     def updates(self) -> bool:
         """Whether an image is written."""
-        return self.decision.verdict.verdict == "update"
+        return self.decision.verdict == "update"
 
     @property
     def changes(self) -> bool:
@@ -52,7 +52,7 @@ class Move:
 
     def without_effect(self, verdict: Verdict) -> Move:
         """Return the move with this verdict. It writes and remembers nothing."""
-        return Move(replace(self.decision, verdict=verdict))
+        return Move(replace(self.decision, judged=verdict))
 
     def failed(self, error: TaskError) -> Move:
         """Return the move as this error. It writes nothing."""
@@ -70,7 +70,7 @@ def failed(decision: Decision, error: TaskError) -> Decision:
     if isinstance(error, TargetError) and error.subject and not current.file:
         current = replace(current, file=error.subject)
     verdict = Verdict("error", error.rule, str(error), error.hint, int(error.exit))
-    return replace(decision, verdict=verdict, current=current)
+    return replace(decision, judged=verdict, current=current)
 
 
 def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] | None = None) -> Change:

@@ -142,7 +142,7 @@ def _parts(platform: str) -> tuple[str, str, str]:
 def registry_error(decision: Decision, error: TaskError) -> Decision:
     """Return the decision as an error, with what the registry said."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
-    return replace(decision, verdict=Verdict("error", rule, error.message, error.hint, int(error.exit)))
+    return replace(decision, judged=Verdict("error", rule, error.message, error.hint, int(error.exit)))
 
 
 def dated(image: Image, build: Build, answer: Answer | None) -> Written:

@@ -98,13 +98,13 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     event = dated(decision.candidate, offer.build, answer)
     if not event.digest:
         event = replace(event, image_digest=offer.image.digest)
-    if decision.verdict.verdict == "update":
+    if decision.verdict == "update":
         decision = _by_the_order(decision, event, answer, situation, offer.promoted)
-    verdict = decision.verdict
+    verdict = decision.judged
     if offer.promoted and verdict.rule in ("not-newer", "superseded"):
         because = f"{verdict.because}; --allow-downgrade promotes it all the same"
-        decision = replace(decision, verdict=replace(verdict, because=because))
-    if decision.verdict.verdict != "update":
+        decision = replace(decision, judged=replace(verdict, because=because))
+    if decision.verdict != "update":
         return Move(decision)
     if hold := situation.hold:
         return _deferred(decision, event, hold, situation)
@@ -135,17 +135,17 @@ def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> 
     decision = situation.decision(
         image, judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
     )
-    if decision.verdict.verdict not in ("update", "error"):
+    if decision.verdict not in ("update", "error"):
         return decision
-    no_digest = decision.verdict.verdict == "error"  # it is required, and the event does not have it
+    no_digest = decision.verdict == "error"  # it is required, and the event does not have it
     if answer and answer.error and (no_digest or terms.check == "always" or _is_mistake(answer.error)):
         return registry_error(decision, answer.error)
     if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
         if offer.promoted:
             hint = f"set pin-digest for {offer.promoted.source} as well, or give --registry-check auto"
-        return replace(decision, verdict=replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION)))
-    return replace(decision, verdict=registry_objection(sub, answer) or decision.verdict)
+        return replace(decision, judged=replace(decision.judged, hint=hint, exit=int(Exit.CONFIGURATION)))
+    return replace(decision, judged=registry_objection(sub, answer) or decision.judged)
 
 
 def _by_the_order(
@@ -166,9 +166,9 @@ def _by_the_order(
     if promoted and situation.terms.allow_downgrade:
         return decision
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
-        return replace(decision, verdict=Verdict("refuse", "superseded", why))
+        return replace(decision, judged=Verdict("refuse", "superseded", why))
     if promoted and (why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)):
-        return replace(decision, verdict=Verdict("refuse", "not-newer", why))
+        return replace(decision, judged=Verdict("refuse", "not-newer", why))
     return replace(decision, unchecked=decision.unchecked or unchecked(before, of_before, sub))
 
 
@@ -179,11 +179,11 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
         why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
         if why:
             because = f"{hold_text(hold)}; {version_of(known)} is remembered and is newer: {why}"
-            return Move(replace(decision, verdict=Verdict("refuse", "superseded", because)))
+            return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
     verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} is remembered for the release")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None
-    return Move(replace(decision, verdict=verdict), event.build, remember)
+    return Move(replace(decision, judged=verdict), event.build, remember)
 
 
 def _is_mistake(error: TaskError) -> bool:

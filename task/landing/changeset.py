@@ -133,7 +133,7 @@ def _edit(
             written_before = bool(changed) and bool(editor.write(files, target, one.candidate)[0])
             if not written_before:
                 verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
-                rest += [] if move.kept else [replace(one, verdict=verdict)]
+                rest += [] if move.kept else [replace(one, judged=verdict)]
                 continue
         if one.kind == "helmvalues":
             doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
@@ -307,6 +307,6 @@ def _deferrals(done: Sequence[Move], apps: int) -> list[str]:
 
 def _sentences(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:
     """Return a sentence for each image with the outcome and its reason, and the missing reasons of holds."""
-    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.verdict.because}" for one in done)
+    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.because}" for one in done)
     missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
     return {**lines, **dict.fromkeys(missing)}

@@ -38,7 +38,7 @@ class ExistingHeads:
         found = []
         for ask, move in decided:
             name, now = move.decision.head, move
-            if name in self.snapshots and move.decision.verdict.verdict != "error":
+            if name in self.snapshots and move.decision.verdict != "error":
                 now = decide_on_head(self.base, self.snapshots[name], ask, terms, facts)
                 now = replace(now, decision=replace(now.decision, head=name))
             if name in self.requests and not ask.intent:  # before the signatures: nobody verifies what is declined
@@ -69,7 +69,7 @@ def read_heads(
     requests, moves = requests_of(moves, job, world)
     wanted: dict[str, dict[Place, None]] = {}
     for ask, move in zip(batch.asks, moves, strict=True):
-        if move.decision.head != base.branch and move.decision.verdict.verdict != "error":
+        if move.decision.head != base.branch and move.decision.verdict != "error":
             wanted.setdefault(move.decision.head, {}).update(dict.fromkeys(places(ask)))
     snapshots: dict[str, Snapshot] = {}
     for name, of_head in wanted.items():

@@ -53,9 +53,9 @@ def waiting(base: Snapshot, head: Snapshot, sub: Subscription, terms: Terms) -> 
     files = {path: one for path, one in base.files.items() if not is_state_path(path)}
     ask, anew = Ask(sub, (image,)), replace(terms, build=Build(), require_live=False)
     found = decide_one(replace(base, files=files), ask, anew)
-    why = _rolled_back(ours, theirs, head, sub, terms) if found.decision.verdict.verdict in ("refuse", "update") else ""
+    why = _rolled_back(ours, theirs, head, sub, terms) if found.decision.verdict in ("refuse", "update") else ""
     if why:
-        decision = replace(found.decision, candidate=image, verdict=Verdict("update", "admitted", why))
+        decision = replace(found.decision, candidate=image, judged=Verdict("update", "admitted", why))
         return replace(found, decision=decision, rolled_back=True)
     return found if found.updates else None
 
@@ -122,7 +122,7 @@ def name_heads(moves: Sequence[Move], requests: Mapping[Group, str], *, everywhe
     for one in moves:
         sub, base = one.subscription, one.decision.branch
         if not (sub.head_template or sub.pull_request) or not (
-            everywhere or one.changes or one.decision.verdict.verdict == "defer"
+            everywhere or one.changes or one.decision.verdict == "defer"
         ):
             found.append(one)
             continue

@@ -117,7 +117,7 @@ def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
     one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
     decision, watched = _patched(one.ask, one.number, one.api, one.contention, job, world)
     # Unchanged means that somebody has restored it. It is still the image that this run wrote.
-    return (one.decision if decision.verdict.verdict == "unchanged" else decision), watched
+    return (one.decision if decision.verdict == "unchanged" else decision), watched
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
@@ -160,7 +160,7 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     move = replace(choose(situation, ask.candidates), remember=None)
     with contention.clock_paused():
         decision = verified([move], replace(last_checks(job, job.wording, world), labels=False))[0].decision
-    if decision.verdict.verdict != "update":
+    if decision.verdict != "update":
         return decision, 0.0
     try:
         operations, edits = write(manifest, index, target, decision.candidate)

@@ -180,7 +180,7 @@ def _as_it_stands(prepared: PreparedCommit, there: Proposed, stands: str) -> Out
 
 
 def _updates_with(decisions: Iterable[Decision], verdict: Verdict) -> tuple[Decision, ...]:
-    return tuple(replace(one, verdict=verdict) if one.verdict.verdict == "update" else one for one in decisions)
+    return tuple(replace(one, judged=verdict) if one.verdict == "update" else one for one in decisions)
 
 
 def _commit(prepared: PreparedCommit, commit: str, request: Proposed) -> Commit:

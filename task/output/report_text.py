@@ -50,7 +50,7 @@ def plain(report: Report) -> str:
 
 
 def _plain_decision(decision: Decision) -> Iterator[str]:
-    entry, verdict = decision.subscription.entry, decision.verdict
+    entry, verdict = decision.subscription.entry, decision.judged
     alias = f"{entry.alias}=" if entry.alias else ""
     versions = change(verdict.verdict, current(decision) or "", decision.candidate.version, read=bool(decision.kind))
     yield f"  {MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]:8} {alias}{entry.image.name}  {versions}"

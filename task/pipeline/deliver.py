@@ -50,7 +50,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms))
 
-        if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
+        if job.atomic and any(decision.verdict == "error" for decision in settled):
             return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))
         told = _cautions(snapshot, settled, job.terms)
         earlier = () if job.dry else _of_earlier_run(snapshot, settled)
@@ -131,9 +131,7 @@ def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt:
     landed = landed_of(prepared.decisions, destination.repo, landing.commit)
     if not landing.pushed:
         same = Verdict("unchanged", "same", f"the branch {destination.head} already has exactly this")
-        decisions = (
-            replace(one, verdict=same) if one.verdict.verdict == "update" else one for one in prepared.decisions
-        )
+        decisions = (replace(one, judged=same) if one.verdict == "update" else one for one in prepared.decisions)
         return Outcome(tuple(decisions), (), landed)
     commit = Commit(
         repo=destination.repo,
@@ -166,7 +164,7 @@ def _cautions(snapshot: Snapshot, settled: Sequence[Decision], terms: Terms) -> 
 
 
 def _unchanged(settled: Sequence[Decision]) -> list[Decision]:
-    return [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
+    return [one for one in settled if one.verdict == "unchanged" and one.head == one.branch]
 
 
 def _of_earlier_run(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Commit, ...]:
@@ -178,7 +176,7 @@ def _of_earlier_run(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Co
         tag, digest = one.candidate.tag, one.candidate.digest
         image = replace(one.subscription.entry.image, tag=tag, digest="" if tag else digest)
         key = one.subscription.application.key
-        same = one.verdict.verdict == "unchanged" and one.head == one.branch
+        same = one.verdict == "unchanged" and one.head == one.branch
         if same and {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
             found.append(key)
     if not found:

@@ -26,11 +26,11 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
             key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),
         )
     )
-    written = dict.fromkeys(one.candidate for one in decisions if one.verdict.verdict == "update")
+    written = dict.fromkeys(one.candidate for one in decisions if one.verdict == "update")
     errors = tuple(
-        Problem(one.subscription.application.key, one.verdict.rule, one.verdict.because, one.verdict.hint)
+        Problem(one.subscription.application.key, one.rule, one.because, one.hint)
         for one in decisions
-        if one.verdict.verdict == "error"
+        if one.verdict == "error"
     )
     code = exit_code(decisions, problems)
     if job.require_update and not (code or written):

@@ -131,7 +131,7 @@ MARKDOWN = (
 def test_a_summary_holds_text_and_nothing_else(text: str) -> None:
     """Of what others named only letters, digits and harmless signs stand in it as they are."""
     one = decision(current=replace(decision().current, tag=text))
-    one = replace(one, verdict=replace(one.verdict, because=text))
+    one = replace(one, judged=replace(one.judged, because=text))
     shown = github_summary(report(one, commits=(commit(head=text, repo=text),)))
     assert dangers(shown) == []
     plain = github_summary(report(decision(), commits=(commit(head="x", repo="x"),)))
@@ -151,7 +151,7 @@ def test_a_summary_says_where_the_request_is() -> None:
 
 
 PROPOSED = decision(head="image-update/web")
-MISSING = replace(decision("error", "target"), verdict=Verdict("error", "target", "no such file", "name another", 3))
+MISSING = replace(decision("error", "target"), judged=Verdict("error", "target", "no such file", "name another", 3))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_summary_leaves_out_a_diff_that_is_too_long() -> None:
 
 
 def test_a_summary_stays_below_what_github_takes() -> None:
-    one = replace(decision(), verdict=replace(decision().verdict, because="|" * 5000))
+    one = replace(decision(), judged=replace(decision().judged, because="|" * 5000))
     shown = github_summary(report(*[one] * 2000, commits=tuple(commit(head="|" * 5000) for _ in range(500))))
     assert len(shown.encode()) < 1 << 20
     assert "more decisions: see the report" in shown

@@ -69,7 +69,7 @@ class Stages(Story):
 
 
 def rules(report: Report) -> dict[str, str]:
-    return {one.subscription.application.key: one.verdict.rule for one in report.decisions}
+    return {one.subscription.application.key: one.rule for one in report.decisions}
 
 
 def sources(report: Report) -> dict[str, str]:
@@ -89,7 +89,7 @@ def test_what_one_runs_is_put_to_another() -> None:
     assert [image.reference for image in report.images] == [f"{WEB}:b7"]
     assert scene.says("production/web") == "b7"
     # The build's identity came along: an older build that finishes later is the older one there, too.
-    assert scene.build("production/web", "b6", 6).verdict.rule == "superseded"
+    assert scene.build("production/web", "b6", 6).rule == "superseded"
 
 
 def test_the_second_time_there_is_nothing_to_do() -> None:
@@ -253,7 +253,7 @@ def test_a_hold_defers_and_the_release_writes_it() -> None:
     scene.build("staging/web", "b6", 6)
     scene.by_hand("production/web", Intent("release"))
     assert scene.says("production/web") == "b7"
-    assert scene.build("production/web", "b6", 6).verdict.rule == "superseded"  # the build came along
+    assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build came along
 
 
 def test_after_a_rollback_what_git_says_counts() -> None:
@@ -282,7 +282,7 @@ def test_a_source_that_went_back_takes_no_target_along(strategy: str, rule: str,
     scene.by_hand("staging/web", Intent("rollback", None, to=tags[0]))
     report = scene.promote("staging/web", "production/web")
     assert rules(report) == {"production/web": rule}
-    assert report.decisions[0].verdict.because.endswith("; --allow-downgrade promotes it all the same")
+    assert report.decisions[0].because.endswith("; --allow-downgrade promotes it all the same")
     assert scene.branch.files[path("production/web")] == before
     down = scene.promote("staging/web", "production/web", terms=Terms(now=NOW, allow_downgrade=True))
     assert rules(down) == {"production/web": "admitted"}
@@ -354,8 +354,8 @@ def test_a_digest_that_nobody_knows_is_told_with_options_that_promote_has() -> N
     scene = Stages(app("staging/web"), app("production/web", pin_digest="true"))
     scene.build("staging/web", "b7", 7)
     (decision,) = scene.promote("staging/web", "production/web", terms=Terms(now=NOW, check="never")).decisions
-    assert (decision.verdict.verdict, decision.verdict.rule) == ("error", "registry")
-    assert "--image-digest" not in decision.verdict.hint
+    assert (decision.verdict, decision.rule) == ("error", "registry")
+    assert "--image-digest" not in decision.hint
 
 
 def test_a_digest_that_only_the_state_has_comes_along() -> None:
@@ -421,7 +421,7 @@ def test_only_what_is_healthy(said: Mapping[str, Any] | None, rule: str, because
     scene.build("staging/web", "b7")
     report = scene.promote("staging/web", "production/web", healthy=True)
     assert rules(report) == {"production/web": rule}
-    assert because in report.decisions[0].verdict.because
+    assert because in report.decisions[0].because
     assert sources(report) == {"production/web": "staging/web"}
     assert scene.says("production/web") == ("b7" if rule == "admitted" else "1.0.0")
 
@@ -519,21 +519,18 @@ def test_promote_is_an_event_like_the_sources_own(strategy: str, steps: Sequence
         sequence = number if identified else None
         for one in (scene, twin):
             if what in ("staging", "production"):
-                if (
-                    one.build(f"{what}/web", f"1.{number}.0", sequence).verdict.verdict == "update"
-                    and what == "staging"
-                ):
+                if one.build(f"{what}/web", f"1.{number}.0", sequence).verdict == "update" and what == "staging":
                     built[one.says("staging/web")] = sequence
             elif what in ("hold", "release"):
                 one.by_hand("production/web", Intent(what, Hold("freeze", "jane", NOW) if what == "hold" else None))
         if what != "promote":
             continue
-        decided = scene.promote("staging/web", "production/web").decisions[0].verdict
+        decided = scene.promote("staging/web", "production/web").decisions[0]
         tag = twin.says("staging/web")
         known = twin.build("production/web", tag, built.get(tag))
-        assert (decided.verdict, scene.says("production/web")) == (known.verdict.verdict, twin.says("production/web"))
+        assert (decided.verdict, scene.says("production/web")) == (known.verdict, twin.says("production/web"))
         tip = scene.branch.tip
-        again = scene.promote("staging/web", "production/web").decisions[0].verdict
+        again = scene.promote("staging/web", "production/web").decisions[0]
         assert again.verdict == ("unchanged" if decided.verdict == "update" else decided.verdict)
         assert scene.branch.tip == tip
 

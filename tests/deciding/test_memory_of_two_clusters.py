@@ -55,10 +55,10 @@ def test_a_hold_on_staging_holds_nothing_on_production(scene: Callable[[], Pair]
     staging.hold("load test")
     assert prod.event("main-3", 3) == ("update", "admitted")
     assert staging.event("main-3", 3) == ("defer", "held")
-    assert prod.release().verdict.because == "it is not held"
+    assert prod.release().because == "it is not held"
     back = prod.rollback("previous", reason="errors")
-    assert (back.verdict.verdict, back.candidate.tag) == ("update", "main-1")
-    assert staging.release().verdict.verdict == "update"
+    assert (back.verdict, back.candidate.tag) == ("update", "main-1")
+    assert staging.release().verdict == "update"
     assert prod.event("main-4", 4) == ("defer", "held")
 
 

@@ -83,13 +83,13 @@ def test_an_older_build_does_not_go_in(row: str) -> None:
     section, files, annotations = ROWS[row]
     told = story(section, files, **annotations)
     one, _ = decided(told, "1.0.0")
-    assert (one.verdict.verdict, one.verdict.rule, one.current.tag) == ("refuse", "not-newer", "2.0.0")
+    assert (one.verdict, one.rule, one.current.tag) == ("refuse", "not-newer", "2.0.0")
     assert len(told.branch.commits) == 1
     one, _ = decided(told, "2.0.0")
-    assert (one.verdict.verdict, "own sources say 2.0.0 already" in one.verdict.because) == ("unchanged", True)
+    assert (one.verdict, "own sources say 2.0.0 already" in one.because) == ("unchanged", True)
     one, problems = decided(told, "3.0.0", "plan")
-    assert (one.verdict.verdict, [text for text in problems if "first tag" in text]) == ("update", [])
-    assert decided(told, "3.0.0")[0].verdict.verdict == "update"
+    assert (one.verdict, [text for text in problems if "first tag" in text]) == ("update", [])
+    assert decided(told, "3.0.0")[0].verdict == "update"
     assert decided(told, "2.5.0")[0].current.tag == "3.0.0"
 
 
@@ -110,7 +110,7 @@ def test_only_where_nothing_names_the_image_it_is_a_first_tag_and_plan_says_so(
 ) -> None:
     told = story(section, files)
     one, problems = decided(told, "1.0.0", "plan")
-    assert (one.verdict.verdict, one.current.tag) == ("update", "")
+    assert (one.verdict, one.current.tag) == ("update", "")
     assert [text for text in problems if "1.0.0 is a first tag, compared with nothing" in text]
     assert not [text for text in decided(told, "1.0.0")[1] if "first tag" in text]
 
@@ -118,7 +118,7 @@ def test_only_where_nothing_names_the_image_it_is_a_first_tag_and_plan_says_so(
 def test_what_runs_says_more_than_the_spec() -> None:
     told = story({"helm": HELM}, CHART, {"sourceType": "Helm", "summary": {"images": [f"{WEB}:0.9.0"]}})
     one, _ = decided(told, "1.0.0")
-    assert (one.verdict.verdict, one.current.tag) == ("update", "0.9.0")
+    assert (one.verdict, one.current.tag) == ("update", "0.9.0")
 
 
 LAYERS = ("values.yaml", "one.yaml", "two.yaml", "values", "valuesObject", "parameters")

@@ -54,7 +54,7 @@ def test_only_those_are_warned_who_needed_the_answer() -> None:
     story = Story(newest, Branch({target(name): KUSTOMIZATION for name in ("web", "api")}))
     story.others, story.answer = [application("api", URL)], DOWN
     report = story.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
-    assert [one.verdict.verdict for one in report.decisions] == ["update", "update"]
+    assert [one.verdict for one in report.decisions] == ["update", "update"]
     assert [one.application for one in report.problems] == ["argocd/web"]
 
 

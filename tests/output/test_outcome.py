@@ -45,5 +45,5 @@ def test_of_several_codes_the_one_that_most_needs_somebody(first: int, later: li
 
 
 def test_an_error_without_a_code_of_its_own_is_no_success() -> None:
-    nameless = replace(decision(), verdict=Verdict("error", "annotation", "so"))
+    nameless = replace(decision(), judged=Verdict("error", "annotation", "so"))
     assert exit_code([nameless], ()) == Exit.CONFIGURATION

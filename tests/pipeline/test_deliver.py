@@ -108,7 +108,7 @@ def test_what_has_landed_is_reported_whatever_comes_after(atomic: bool) -> None:
     outcome = deliver(batch(repository), replace(JOB, atomic=atomic), world())
     assert repository.landed == ["head-a"]
     assert [commit.head for commit in outcome.commits] == ["head-a"]
-    verdicts = {one.subscription.application.name: one.verdict.verdict for one in outcome.decisions}
+    verdicts = {one.subscription.application.name: one.verdict for one in outcome.decisions}
     assert verdicts == {"a": "update", "b": "error"}
 
 
@@ -116,7 +116,7 @@ def test_the_one_that_was_outpaced_is_decided_again() -> None:
     repository = Repository(["head-b"], {"apps/b/kustomization.yaml": says("1.2.0")})
     outcome = deliver(batch(repository), JOB, world())
     assert repository.landed == ["head-a"]
-    rules = {one.subscription.application.name: one.verdict.rule for one in outcome.decisions}
+    rules = {one.subscription.application.name: one.rule for one in outcome.decisions}
     assert rules == {"a": "admitted", "b": "not-newer"}
 
 
@@ -144,5 +144,5 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
 
     monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_cautions)
     outcome = deliver(batch(Refusing((), {})), JOB, world())
-    assert {one.verdict.verdict for one in outcome.decisions} == {"error"}
+    assert {one.verdict for one in outcome.decisions} == {"error"}
     assert [one.message for one in outcome.cautions] == ["f.yaml differs", "f.yaml differs"]
