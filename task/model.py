@@ -491,11 +491,11 @@ class Subscription:
         return self.application.key, self.entry.text, self.repo, self.target, self.path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """One line of `errors[]`: an error of this run, or a warning that never changes the exit code."""
 
-    application: str  # namespace/name; "" if it is not about an Application
+    application: str = ""  # namespace/name; "" if it is not about an Application
     rule: str
     message: str
     hint: str = ""

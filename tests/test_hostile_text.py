@@ -42,7 +42,10 @@ WHOLE = report(
         commit(already_there=True, pull_request="y"),
         commit(commit=None),
     ),
-    problems=(Problem("argocd/web", "rule", "message", "hint"), Problem("", "rule", "so", "hint", "warning")),
+    problems=(
+        Problem(application="argocd/web", rule="rule", message="message", hint="hint"),
+        Problem(rule="rule", message="so", hint="hint", severity="warning"),
+    ),
 )
 
 

@@ -129,7 +129,9 @@ class Follow:
 
     def _tell(self, error: TaskError, severity: Severity) -> None:
         code = int(error.exit) if severity == "error" else 0
-        self._problems.append(Problem("", error.rule, str(error), error.hint, severity, exit=code))
+        self._problems.append(
+            Problem(rule=error.rule, message=str(error), hint=error.hint, severity=severity, exit=code)
+        )
 
     def _events(self, written: Sequence[Landed]) -> None:
         kubernetes = self._argo.kubernetes()
@@ -189,7 +191,15 @@ class Follow:
 
     def _untold(self, one: Landed, why: str) -> None:
         hint = "wait for what deploys it: image-update wait APP --revision SHA"
-        self._problems.append(Problem(one.application.key, "rollout", f"not waited for: {why}", hint, "warning"))
+        self._problems.append(
+            Problem(
+                application=one.application.key,
+                rule="rollout",
+                message=f"not waited for: {why}",
+                hint=hint,
+                severity="warning",
+            )
+        )
 
     def _watched(
         self, applications: Mapping[str, Sequence[Landed]], limit: float
@@ -213,11 +223,17 @@ class Follow:
             key = row.application
             if error := errors.get(key):
                 message = error.message.removeprefix(f"{key}: ")
-                self._problems.append(Problem(key, error.rule, message, error.hint, exit=int(error.exit)))
+                self._problems.append(
+                    Problem(application=key, rule=error.rule, message=message, hint=error.hint, exit=int(error.exit))
+                )
             elif row.state == "paused":  # nobody knows yet how it ends, so a deployment stays in progress
-                self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
+                self._problems.append(
+                    Problem(application=key, rule="rollout", message=row.warning, hint=row.hint, severity="warning")
+                )
             elif row.state != "synced-and-healthy":
-                self._problems.append(Problem(key, "rollout", told(row), row.hint, exit=int(Exit.ROLLOUT)))
+                self._problems.append(
+                    Problem(application=key, rule="rollout", message=told(row), hint=row.hint, exit=int(Exit.ROLLOUT))
+                )
                 self._ends[key] = RolloutEnd(key, succeeded=False, because=told(row))
                 if row.begun and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
@@ -226,7 +242,9 @@ class Follow:
             else:
                 self._ends[key] = RolloutEnd(key, succeeded=True, because=row.because)
                 if row.warning:
-                    self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
+                    self._problems.append(
+                        Problem(application=key, rule="rollout", message=row.warning, hint=row.hint, severity="warning")
+                    )
             bad += row.state not in ROLLED_OUT
         if bad and len(rows) > 1:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")

@@ -37,7 +37,12 @@ def commented(report: Report, job: Job, world: World) -> Report:
         longest = LONGEST_BODY.get(comments.forge, LONGEST)
         page = comments.put(job.comment.number, mark, text_of(report, job, mark, longest))
     except TaskError as error:
-        problem = Problem("", error.rule, f"the plan is in no comment: {error.message}", error.hint, "warning")
+        problem = Problem(
+            rule=error.rule,
+            message=f"the plan is in no comment: {error.message}",
+            hint=error.hint,
+            severity="warning",
+        )
         return replace(report, problems=(*report.problems, problem))
     world.log("info", f"the plan is in a comment: {page}")
     return report

@@ -94,12 +94,16 @@ def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Proble
                 because = f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
                 hint = f"{end.hint}; {hint}" if end.hint else hint
             if end and end.state == "failed":
-                found.append(Problem(app, "rollout", because, hint, exit=int(Exit.ROLLOUT)))
+                found.append(
+                    Problem(application=app, rule="rollout", message=because, hint=hint, exit=int(Exit.ROLLOUT))
+                )
             else:
-                found.append(Problem(app, "rollout", because, hint, "warning"))
+                found.append(Problem(application=app, rule="rollout", message=because, hint=hint, severity="warning"))
         elif verdict.verdict == "error":
             because = f"not rolled back: {verdict.because}"
-            found.append(Problem(app, verdict.rule, because, verdict.hint, exit=verdict.exit))
+            found.append(
+                Problem(application=app, rule=verdict.rule, message=because, hint=verdict.hint, exit=verdict.exit)
+            )
         else:
             found.append(not_undone(app, f"{name}: {verdict.because}"))
     return found
@@ -108,4 +112,4 @@ def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Proble
 def not_undone(app: str, why: str) -> Problem:
     """Return the warning that an update stays although its rollout failed."""
     hint = f"go back by hand: image-update rollback {app} --to previous"
-    return Problem(app, "rollout", f"not rolled back: {why}", hint, "warning")
+    return Problem(application=app, rule="rollout", message=f"not rolled back: {why}", hint=hint, severity="warning")

@@ -126,11 +126,11 @@ def configure(
             message = f"{matching[0].updater} counts, not {', '.join(others)}"
             problems.append(
                 Problem(
-                    app.key,
-                    "source",
-                    _placed(matching[0].origin, f"several ImageUpdaters reference this Application: {message}"),
-                    "let each Application be referenced by one ImageUpdater",
-                    "warning",
+                    application=app.key,
+                    rule="source",
+                    message=_placed(matching[0].origin, f"several ImageUpdaters reference this Application: {message}"),
+                    hint="let each Application be referenced by one ImageUpdater",
+                    severity="warning",
                     field=("spec", "applicationRefs", matching[0].order[2]),
                 )
             )
@@ -165,7 +165,13 @@ def configure(
 
 def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
     told = _placed(origin, message)
-    return Problem("", "source", told, hint or "see the ImageUpdater specification", "warning", field=field)
+    return Problem(
+        rule="source",
+        message=told,
+        hint=hint or "see the ImageUpdater specification",
+        severity="warning",
+        field=field,
+    )
 
 
 def _placed(origin: str, message: str) -> str:

@@ -65,7 +65,13 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
 def unread(sub: Subscription, error: TaskError) -> Problem:
     """Return the error about an image that could not be read."""
     verdict = error_decision(sub, sub.entry.image, error).judged
-    return Problem(sub.application.key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
+    return Problem(
+        application=sub.application.key,
+        rule=verdict.rule,
+        message=verdict.because,
+        hint=verdict.hint,
+        exit=verdict.exit,
+    )
 
 
 def paths_of(one: ImageStatus) -> tuple[str, ...]:

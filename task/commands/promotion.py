@@ -97,7 +97,7 @@ def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[li
     for name in promotion.images:
         if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
             hint = "name an alias of the annotation image-list, or the image as it is written there"
-            problems.append(Problem("", "annotation", f"--image {name}: no source has it", hint))
+            problems.append(Problem(rule="annotation", message=f"--image {name}: no source has it", hint=hint))
     return pairs, problems
 
 
@@ -194,7 +194,7 @@ def _no_target(promotion: Promotion, apps: Iterable[Application], giving: Mappin
     if any(giving.values()):
         hint = "name other Applications, for example production/{name}"
         message = f"{flag}: {text!r} fits only the source itself, and no Application is its own source"
-        return Problem("", "source", message, hint, exit=int(Exit.CONFIGURATION))
+        return Problem(rule="source", message=message, hint=hint, exit=int(Exit.CONFIGURATION))
     if patterns and selector:
         return _nobody("--to and --to-selector", f"{patterns} {selector}")
     return _nobody(flag, text)
@@ -202,7 +202,12 @@ def _no_target(promotion: Promotion, apps: Iterable[Application], giving: Mappin
 
 def _nobody(flag: str, text: str) -> Problem:
     hint = "see what --applications reads; only Applications with an image-list count"
-    return Problem("", "source", f"{flag}: no Application fits {text!r}", hint, exit=int(Exit.CONFIGURATION))
+    return Problem(
+        rule="source",
+        message=f"{flag}: no Application fits {text!r}",
+        hint=hint,
+        exit=int(Exit.CONFIGURATION),
+    )
 
 
 def _named(sub: Subscription, names: Sequence[str]) -> bool:

@@ -75,7 +75,7 @@ def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[
 
 def _problem(decision: Decision) -> Problem:
     key, verdict = decision.subscription.application.key, decision.judged
-    return Problem(key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
+    return Problem(application=key, rule=verdict.rule, message=verdict.because, hint=verdict.hint, exit=verdict.exit)
 
 
 def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _Rows:
@@ -151,7 +151,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
             ]
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
-            problems.append(Problem("", error.rule, because, error.hint, exit=int(error.exit)))
+            problems.append(Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit)))
     return _Rows(tuple(rows), tuple(problems))
 
 
@@ -166,7 +166,10 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
         because = "what the live Application says is not known: these Applications come from files"
         hint = "use --applications cluster or argocd"
         key = ask.subscription.application.key
-        return _Rows((replace(row, would=would),), (Problem(key, "source", because, hint, "warning"),))
+        return _Rows(
+            (replace(row, would=would),),
+            (Problem(application=key, rule="source", message=because, hint=hint, severity="warning"),),
+        )
     try:
         _manifest, _version, said = said_live(ask.subscription, live)
     except TaskError as error:
@@ -199,7 +202,7 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
                 unanswered.add(row.subscription.identity)
             elif not answer.exists:
                 because = f"the registry has no {image.reference}"
-                problems.append(Problem(app, "not-in-registry", because, severity="warning"))
+                problems.append(Problem(application=app, rule="not-in-registry", message=because, severity="warning"))
             image = replace(image, digest=answer.digest) if answer.exists else None
         made.append(replace(row, newest=image, unanswered=row.subscription.identity in unanswered))
     return made, tuple(problems)

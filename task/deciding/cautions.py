@@ -23,12 +23,13 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each update that nothing is compared with, so that it may be an older version."""
     return tuple(
         Problem(
-            one.subscription.application.key,
-            "target",
-            f"{one.candidate.name}: neither the target nor the Application's own sources name a version, so "
+            application=one.subscription.application.key,
+            rule="target",
+            message=f"{one.candidate.name}: neither the target nor the Application's own sources name a version, so "
             f"{one.candidate.version} is a first tag, compared with nothing",
-            "if an older version must not go in, write the present one into the target, or use --applications cluster",
-            "warning",
+            hint="if an older version must not go in, write the present one into the target, "
+            "or use --applications cluster",
+            severity="warning",
         )
         for one in decisions
         if one.verdict == "update" and one.kind and not version_of(one.current)
@@ -48,7 +49,7 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
     options = ", ".join(job.requests.named)
     message = f"{options}: no effect, because nothing asks for pull requests for {names}"
     hint = 'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
-    return (Problem("", "usage", message, hint, "warning"),)
+    return (Problem(rule="usage", message=message, hint=hint, severity="warning"),)
 
 
 def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Job) -> tuple[Problem, ...]:
@@ -61,12 +62,12 @@ def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Jo
     alone = {one.head for one in decisions if one.subscription.head_template and not one.subscription.pull_request}
     return tuple(
         Problem(
-            "",
-            "target",
-            f"this {job.command} of {', '.join(one.applications[:MOST_NAMES])} goes to {one.head}, as git-branch says: "
+            rule="target",
+            message=f"this {job.command} of {', '.join(one.applications[:MOST_NAMES])} goes to {one.head}, "
+            "as git-branch says: "
             f"on {one.branch}, nothing is different before it is merged",
-            f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it",
-            "warning",
+            hint=f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it",
+            severity="warning",
         )
         for one in commits
         if one.head != one.branch and one.head in alone
@@ -93,11 +94,19 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
         if hidden:
             message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
             hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
-        found.append(Problem(key, "target", message, hint, "warning"))
+        found.append(Problem(application=key, rule="target", message=message, hint=hint, severity="warning"))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others], MOST_NAMES)
         hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
-        found.append(Problem(key, "target", f"{image.name} is also at {told}, not changed", hint, "warning"))
+        found.append(
+            Problem(
+                application=key,
+                rule="target",
+                message=f"{image.name} is also at {told}, not changed",
+                hint=hint,
+                severity="warning",
+            )
+        )
     return tuple(found)
 
 
@@ -105,51 +114,57 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each unchecked image, doubtful key or file, and override file with the wrong name."""
     found = [
         Problem(
-            one.subscription.application.key,
-            "registry",
-            f"{one.candidate.reference}: {one.unchecked.message}",
-            one.unchecked.hint,
-            "warning",
+            application=one.subscription.application.key,
+            rule="registry",
+            message=f"{one.candidate.reference}: {one.unchecked.message}",
+            hint=one.unchecked.hint,
+            severity="warning",
         )
         for one in decisions
         if one.unchecked
     ]
     found += [
         Problem(
-            one.subscription.application.key,
-            "target",
-            f"{key} is not in {one.current.file or one.subscription.path}, and is added to it; the file has {near}",
-            f"if the chart reads {near}, correct the annotation, and remove {key} from the file",
-            "warning",
+            application=one.subscription.application.key,
+            rule="target",
+            message=f"{key} is not in {one.current.file or one.subscription.path}, and is added to it; "
+            f"the file has {near}",
+            hint=f"if the chart reads {near}, correct the annotation, and remove {key} from the file",
+            severity="warning",
         )
         for one in decisions
         if one.misspelt
         for key, near in [one.misspelt]
     ]
     found += [
-        Problem(one.subscription.application.key, "target", *taken_back(one.owner), "warning")
+        Problem(
+            application=one.subscription.application.key, rule="target", message=message, hint=hint, severity="warning"
+        )
         for one in decisions
         if one.owner
+        for message, hint in [taken_back(one.owner)]
     ]
     found += [
         Problem(
-            one.subscription.application.key,
-            "target",
-            f"{one.current.file or one.subscription.path}: by an anchor, this also changes "
+            application=one.subscription.application.key,
+            rule="target",
+            message=f"{one.current.file or one.subscription.path}: by an anchor, this also changes "
             f"{and_more(one.shared, MOST_NAMES)}",
-            "write the value out where it must stay",
-            "warning",
+            hint="write the value out where it must stay",
+            severity="warning",
         )
         for one in decisions
         if one.shared
     ]
     found += [
         Problem(
-            one.subscription.application.key,
-            "target",
-            f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles",
-            "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles",
-            "warning",
+            application=one.subscription.application.key,
+            rule="target",
+            message=f"{one.created} does not exist, and is created; "
+            "no source of the Application names it in valueFiles",
+            hint="if the name is wrong, correct write-back-target, and delete the file; "
+            "otherwise, add it to valueFiles",
+            severity="warning",
         )
         for one in decisions
         if one.created and not _named(one.created, one.subscription.application.sources)
@@ -157,12 +172,12 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
     found += [
         Problem(
-            one.subscription.application.key,
-            "target",
-            f"{one.current.file} is used because only this spelling exists in Git; "
+            application=one.subscription.application.key,
+            rule="target",
+            message=f"{one.current.file} is used because only this spelling exists in Git; "
             f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other",
-            "rename it with git mv, or give the control plane's namespace with --argocd-namespace",
-            "warning",
+            hint="rename it with git mv, or give the control plane's namespace with --argocd-namespace",
+            severity="warning",
         )
         for one in decisions
         if one.current.file and one.current.file in one.subscription.fallbacks

@@ -75,7 +75,7 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
         what = "that track the image" if len(job.images) == 1 else "that track the images"
     message = f"--only-repository leaves out all Applications {what}: {named}"
     hint = "name a repository as the Application does, or leave out --only-repository"
-    return (Problem("", ELSEWHERE, message, hint, "warning"),)
+    return (Problem(rule=ELSEWHERE, message=message, hint=hint, severity="warning"),)
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:

@@ -56,8 +56,16 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     for manifest in manifests:
         kind = manifest.item.get("kind")
         if manifest.problem:
-            told = (manifest.problem, manifest.hint, manifest.severity)
-            problems.append(Problem(manifest.subject, "source", *told, exit=manifest.exit, advice=manifest.advice))
+            problem = Problem(
+                application=manifest.subject,
+                rule="source",
+                message=manifest.problem,
+                hint=manifest.hint,
+                severity=manifest.severity,
+                exit=manifest.exit,
+                advice=manifest.advice,
+            )
+            problems.append(problem)
         elif kind == "Application" and (app := _application(manifest, scope, problems)):
             generated += [manifest.generated_by] if manifest.generated_by and not manifest.template else []
             known = applications.get(app.key)
@@ -116,7 +124,14 @@ def _application(manifest: Found, scope: Scope, problems: list[Problem]) -> Appl
         app = parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
         return replace(app, generated_by=manifest.generated_by) if manifest.generated_by else app
     except Malformed as error:
-        problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
+        problems.append(
+            Problem(
+                rule="source",
+                message=f"{manifest.origin}: {error.message}",
+                hint=error.hint,
+                severity="warning",
+            )
+        )
         return None
 
 

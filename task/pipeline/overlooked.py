@@ -69,7 +69,15 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
         if app.key in takes or not app.annotations.get("image-list"):
             singly += [
-                Problem(app.key, "annotation", why.message, why.hint, "warning", key, app.annotations[key])
+                Problem(
+                    application=app.key,
+                    rule="annotation",
+                    message=why.message,
+                    hint=why.hint,
+                    severity="warning",
+                    key=key,
+                    value=app.annotations[key],
+                )
                 for key, why in unread
             ]
         elif unread:
@@ -91,7 +99,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
     named = and_more([f"{app} ({key})" if key else app for app, key in sorted(first.items())], FEW)
     many = f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
     hint = "image-update lint shows each of them, and what to write"
-    return (Problem("", "annotation", f"{many} {what}: {named}", hint, "warning"),)
+    return (Problem(rule="annotation", message=f"{many} {what}: {named}", hint=hint, severity="warning"),)
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
@@ -133,7 +141,13 @@ def untracked_problems(seen: Seen, images: Sequence[Image], *, whole: bool, requ
 def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
     """Return a warning, or with `--require-match` the error with its exit code."""
     code = int(Exit.NOTHING_UPDATED) if required else 0
-    return Problem("", "untracked", message, hint, "error" if required else "warning", exit=code)
+    return Problem(
+        rule="untracked",
+        message=message,
+        hint=hint,
+        severity="error" if required else "warning",
+        exit=code,
+    )
 
 
 def _nearest(image: Image, tracked: dict[str, Image]) -> list[Image]:
@@ -171,7 +185,14 @@ def unknown_names(
             hint = f"there is one, but {narrowing} leaves it out"
         elif near := [] if wild else _alike(name, (*here, *outside)):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
-        found.append(Problem("", "source", message, hint, "warning" if wild and not strict else "error"))
+        found.append(
+            Problem(
+                rule="source",
+                message=message,
+                hint=hint,
+                severity="warning" if wild and not strict else "error",
+            )
+        )
     return tuple(found)
 
 

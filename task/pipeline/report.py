@@ -28,14 +28,21 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
     )
     written = dict.fromkeys(one.candidate for one in decisions if one.verdict == "update")
     errors = tuple(
-        Problem(one.subscription.application.key, one.rule, one.because, one.hint)
+        Problem(application=one.subscription.application.key, rule=one.rule, message=one.because, hint=one.hint)
         for one in decisions
         if one.verdict == "error"
     )
     code = exit_code(decisions, problems)
     if job.require_update and not (code or written):
         code, hint = Exit.NOTHING_UPDATED, "the decisions say why; leave out --require-update if that is no failure"
-        problems += (Problem("", "require-update", "--require-update: nothing was updated", hint, exit=int(code)),)
+        problems += (
+            Problem(
+                rule="require-update",
+                message="--require-update: nothing was updated",
+                hint=hint,
+                exit=int(code),
+            ),
+        )
     return Report(
         command=job.command,
         images=job.images or tuple(written),

@@ -24,7 +24,7 @@ def failing(scene: Story, meanwhile: Callable[[], object] = lambda: None, cause:
     def follow(landed: Sequence[Landed]) -> Followed:
         scene.follow = lambda _landed: Followed()  # of this run alone
         meanwhile()
-        problem = Problem("argocd/a", "rollout", cause, exit=6)
+        problem = Problem(application="argocd/a", rule="rollout", message=cause, exit=6)
         return Followed((problem,), tuple(Failure((one,), cause) for one in landed))
 
     scene.follow = follow

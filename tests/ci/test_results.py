@@ -101,10 +101,19 @@ def test_updated_is_said_of_images_only(of: Report, updated: str) -> None:
         (report(decision(), commits=(commit(),)), "updated: 1 updated"),
         (report(decision("unchanged", "same")), "nothing to do: 1 current"),
         (report(decision(), commits=(commit(rollback=True),)), "updated: 1 updated, rolled back"),
-        (problems(Problem("", "x", "careful", severity="warning"), Problem("a/b", "x", "no")), "a/b: no"),
-        (problems(Problem("", "x", "one\ntwo\x1b[31m https://u:pw@h/x")), "one two [31m https://h/x"),
-        (problems(Problem("", "x", "é" * 200)), "é" * 148 + "…"),
-        (problems(Problem("", "x", "::set-output name=x::y")), "\\::set-output name=x::y"),
+        (
+            problems(
+                Problem(rule="x", message="careful", severity="warning"),
+                Problem(application="a/b", rule="x", message="no"),
+            ),
+            "a/b: no",
+        ),
+        (
+            problems(Problem(rule="x", message="one\ntwo\x1b[31m https://u:pw@h/x")),
+            "one two [31m https://h/x",
+        ),
+        (problems(Problem(rule="x", message="é" * 200)), "é" * 148 + "…"),
+        (problems(Problem(rule="x", message="::set-output name=x::y")), "\\::set-output name=x::y"),
     ],
 )
 def test_the_message_is_the_first_error_or_how_the_run_ended(of: Report, message: str) -> None:
@@ -112,13 +121,13 @@ def test_the_message_is_the_first_error_or_how_the_run_ended(of: Report, message
 
 
 def test_a_runner_of_gitlab_expands_no_variable_in_a_result() -> None:
-    found = checked(problems(Problem("", "x", "no $CI_JOB_TOKEN")))
+    found = checked(problems(Problem(rule="x", message="no $CI_JOB_TOKEN")))
     assert "IMAGE_UPDATE_RESULT_MESSAGE=no $$CI_JOB_TOKEN\n" in dotenv(found)
 
 
 @pytest.mark.parametrize("text", ATTACKS)
 def test_a_message_is_text_and_nothing_else(text: str) -> None:
-    checked(problems(Problem(text, "x", text * 300)))
+    checked(problems(Problem(application=text, rule="x", message=text * 300)))
 
 
 MARKDOWN = (

@@ -30,7 +30,7 @@ def test_every_error_of_a_decision_counts(error: type[TaskError]) -> None:
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
 def test_every_error_that_follows_a_push_counts(error: type[TaskError]) -> None:
-    problem = Problem("", error.rule, "so", exit=int(error.exit))
+    problem = Problem(rule=error.rule, message="so", exit=int(error.exit))
     assert exit_code([decision()], [problem]) == error.exit
     assert exit_code([decision()], [replace(problem, severity="warning")]) == Exit.OK
 
@@ -40,7 +40,7 @@ ORDER = [1, 2, 75, 4, 3, 6, 5]
 
 @pytest.mark.parametrize(("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)])
 def test_of_several_codes_the_one_that_most_needs_somebody(first: int, later: list[int]) -> None:
-    problems = [Problem("", "x", "so", exit=code) for code in (*reversed(later), first)]
+    problems = [Problem(rule="x", message="so", exit=code) for code in (*reversed(later), first)]
     assert exit_code([], problems) == first
 
 

@@ -139,7 +139,7 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
 
     def with_cautions(*args: Any) -> tuple[list[PreparedCommit], list[Decision]]:
         changes, settled = prepare_commits(*args)
-        caution = Problem("argocd/a", "target", "f.yaml differs", severity="warning")
+        caution = Problem(application="argocd/a", rule="target", message="f.yaml differs", severity="warning")
         return [replace(change, cautions=(caution,)) for change in changes], settled
 
     monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_cautions)
