@@ -83,6 +83,15 @@ def test_what_selects_it_and_where_its_version_comes_from(tmp_path: Path) -> Non
     assert (image["version"], image["version_from"]) == ("1.0.0", target("named"))
 
 
+def test_a_version_that_only_the_spec_has_comes_from_there(tmp_path: Path) -> None:
+    app = application("a", repository(tmp_path, "a"), **GIT, write_back_target="")
+    app["spec"]["source"]["kustomize"] = {"images": [f"{WEB}:1.4.0"]}
+    apps = manifest(tmp_path, app)
+    (image,) = rows(apps)["a"]["images"]
+    assert (image["version"], image["version_from"]) == ("1.4.0", "spec")
+    assert "1.4.0, from the spec of the Application" in compared(apps).stdout
+
+
 def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     found = rows(manifest(tmp_path, application("a", repo, **GIT), application("b", repo, **GIT, git_branch="v1.0")))

@@ -110,7 +110,9 @@ def _image(one: TrackedImage, row: Row) -> str:
     name = f"{one.alias}={one.name}" if one.alias else one.name
     rule = " ".join(filter(None, (one.strategy or "broken", one.constraint)))
     before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""
-    source = "the status of the Application" if one.version_from == "status" else one.version_from
+    source = (
+        f"the {one.version_from} of the Application" if one.version_from in ("status", "spec") else one.version_from
+    )
     if one.version:
         return f"{name}  {rule}{before}; {one.version}, from {source}"
     if row.here.how == "nothing":

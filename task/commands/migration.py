@@ -11,6 +11,7 @@ from typing import Literal
 
 from task.annotations.credential_source import parse_credential_source
 from task.annotations.keys import DEPRECATED, Faulty, write_back_method
+from task.deciding.own_sources import own_reading
 from task.deciding.questions import may_ask
 from task.errors import Malformed
 from task.image import parse_image_list
@@ -45,7 +46,7 @@ class TrackedImage:
     strategy_now: str
     strategy: str  # "" if the entry is broken
     version: str = ""  # that Git or the cluster has now
-    version_from: str = ""  # a file, or "status"; "" if nothing says it
+    version_from: str = ""  # a file, "status" or "spec"; "" if none of them says it
     read: bool = True  # whether Git, or the live Application, could be read
 
 
@@ -150,6 +151,8 @@ def _image(app: Application, entry: Entry, subs: Sequence[Subscription], row: Im
         version, source = version_of(row.in_git), row.in_git.file or "the live Application"
     elif row and row.live:
         version, source = row.live[0].version, "status"
+    elif row and row.kind and (version := version_of(own_reading({}, row.subscription, row.kind))):
+        source = "spec"
     now = _strategy_of_aiu(app.annotations, entry)
     known = row is None or row.read
     return TrackedImage(entry.alias, entry.image.name, entry.constraint, now, strategy, version, source, known)
