@@ -16,6 +16,7 @@ from task.errors import TargetError
 
 MERGES = "\0"  # before merge keys, because a key in quotes may have their name
 MOST_USES = 100  # keys that share one value
+MOST_MERGES = 50  # merge keys in a row; each takes five frames of the stack, of which Python has a thousand
 MOST_STEPS = 2_000  # from a shared value up to these keys
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
@@ -149,8 +150,10 @@ class _Mappings:
         """Return the value of a key, or None. Raises TargetError if a second value hides the mapping's own."""
         if (id(mapping), key) in self._known:
             return self._known[id(mapping), key]
-        if depth > DEPTH:
-            raise TargetError(f"merge keys refer to each other over {DEPTH} times", hint="write out what they mean")
+        if depth > MOST_MERGES:
+            raise TargetError(
+                f"merge keys refer to each other over {MOST_MERGES} times", hint="write out what they mean"
+            )
         found: list[tuple[Node, Node]] = []
         entries = self._entries(mapping)
         for name, node in sorted(
