@@ -171,7 +171,7 @@ class ContendedError(TaskError):
 class Outpaced(Exception):
     """Somebody else was faster: the branch, Application or request changed after we read it.
 
-    No user sees this error: `pipeline.deliver` and `pipeline.live` catch it and decide again.
+    No user sees this error: `pipeline.deliver` and `landing.live` catch it and decide again.
     """
 
 

@@ -169,8 +169,8 @@ class Story:
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
             registry=lambda questions: {one: replace(self.answer, tags=self.tags) for one in questions},
         )  # fmt: skip
-        with ExitStack() as until_told:
-            return run(job, world, until_told, MATCHES.get(job.command, match_images), follow_up)
+        with ExitStack() as shielded:
+            return run(job, world, shielded, MATCHES.get(job.command, match_images), follow_up)
 
 
 def story(strategy: str = "newest-build", **annotations: str) -> Story:

@@ -82,9 +82,9 @@ def _play(folder: str) -> int:
     say("Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to ~1.4)\n\n")
     event, sources = EventOptions(image=IMAGES), SourceOptions(applications=(applications,))
     settings = Settings("run", event, sources=sources, transport=TransportOptions(allow_protocol=("file",)))
-    with ExitStack() as until_told:
-        plan = carry_out(replace(settings, command="plan"), {}, Log("warning"), until_told)
-        report = carry_out(settings, {}, Log("warning"), until_told)
+    with ExitStack() as shielded:
+        plan = carry_out(replace(settings, command="plan"), {}, Log("warning"), shielded)
+        report = carry_out(settings, {}, Log("warning"), shielded)
     environ = dict(os.environ)
     say(shown(report, environ))
     console = stdout_console(environ)

@@ -61,8 +61,8 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
     began = time.monotonic()
-    with ExitStack() as until_told:
-        report = carry_out(settings, environ, log, until_told)
+    with ExitStack() as shielded:
+        report = carry_out(settings, environ, log, shielded)
         # The table of decisions shows these errors to a person already.
         on_screen = {
             (one.subscription.application.key, one.because)
@@ -105,14 +105,14 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
             yield one.application, one
 
 
-def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_told: ExitStack) -> Report:
-    """Run the pipeline with the clients that these settings need, and return its report. `until_told`: see `run`."""
+def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack) -> Report:
+    """Run the pipeline with the clients that these settings need, and return its report. `shielded`: see `run`."""
     given = settings.command in ("run", "plan")
     images = built_images(settings.event) if given else ()
     job = job_of(settings, images, environ)
     world = world_of(settings, environ, log, job.scope, images)
     try:
-        report = run(job, world, until_told, MATCHES.get(settings.command, match_images), follow_up)
+        report = run(job, world, shielded, MATCHES.get(settings.command, match_images), follow_up)
         return commented(report, job, world) if job.comment else report
     finally:
         with shutdown.shield():

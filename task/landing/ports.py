@@ -1,4 +1,4 @@
-"""What the pipeline needs from outside, as Protocols that the clients of Git, forges and clusters implement."""
+"""What the pipeline needs from outside: the world, and the repositories, Git hosts and clusters in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Repository(Protocol):
     """A Git repository with compare-and-swap: `land` succeeds only if the branch is where it was read."""
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """Return the branch that HEAD names. With `tip`, fetch already what the next call, `snapshot`, needs."""
+        """Return the branch that HEAD names. With `tip`, also fetch what the following `snapshot` reads."""
 
     def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:
         """Return the files at these places, at the present tip of the branch.
@@ -42,7 +42,7 @@ class Repository(Protocol):
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """More places, at the commit of a snapshot that was taken before."""
+        """Return the snapshot with more files, read at the same commit."""
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:
         """Return the files at the tip of a head branch, or None if there is no such branch."""
@@ -125,7 +125,7 @@ class LiveApplications(Protocol):
 
 
 class World:
-    """Everything outside that the pipeline uses. What a kind of world does not have fails at once."""
+    """Everything outside that the pipeline uses. A method that a subclass lacks raises `NotImplementedError`."""
 
     signatures: Signatures | None = None  # as the command line requires them; None if it requires none
 
@@ -177,7 +177,7 @@ class World:
         raise NotImplementedError
 
     def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """Return why signatures do not fit, as each Application's ImageUpdater requires them; "" if they do."""
+        """Check the signatures that each Application's ImageUpdater requires. Map each question to why it fails."""
         raise NotImplementedError
 
     def forge(self, repo: str) -> Forge:
@@ -185,7 +185,7 @@ class World:
         raise NotImplementedError
 
     def check_forge(self, repo: str) -> None:
-        """Raise the error of `forge` for a repository on no host, without a connection; for `plan`."""
+        """Raise what `forge` would raise for an unknown Git host. This makes no request, so `plan` can call it."""
         raise NotImplementedError
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Settings → World: the only place that constructs clients. A client is made when it is first used."""
+"""Settings → World: the clients of one run. Most of them are made when they are first used."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
 from task.wiring.registries import KeysOfResources, registry_of, signatures_of
 
-# The keys with which GitHub signs the commits of its API: the present one, and the one before 2024.
+# The keys with which GitHub signs the commits of its API: the current one, and the one before 2024.
 OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
 
 
@@ -161,12 +161,12 @@ class RealWorld(World):
 
     def _open_registry(self) -> Registry:
         # A file may claim any namespace, so with files among the sources, no secret is read.
-        alone = self._argo if set(sources(self._settings, self._environ)) == {"cluster"} else None
-        secrets = alone.secrets if alone else None
+        only_cluster = self._argo if set(sources(self._settings, self._environ)) == {"cluster"} else None
+        secrets = only_cluster.secrets if only_cluster else None
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
 
     def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """Return why signatures do not fit, as each Application's ImageUpdater requires them; "" if they do."""
+        """Check the signatures that each Application's ImageUpdater requires. Map each question to why it fails."""
         return self._keys()(questions)
 
     def _open_keys(self) -> KeysOfResources:
@@ -179,7 +179,7 @@ class RealWorld(World):
         return self._forges().of(repo)
 
     def check_forge(self, repo: str) -> None:
-        """Raise the error of `forge` for a repository on no host, without a connection."""
+        """Raise what `forge` would raise for an unknown Git host, without a request."""
         self._forges().check_host(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
@@ -292,7 +292,7 @@ class ShownWorld(RealWorld):
 
     def sleep(self, seconds: float) -> None:
         """Wait, and show why."""
-        with self._phase("waiting: others push to the same branch"):
+        with self._phase("waiting: others change the same branch or Application"):
             super().sleep(seconds)
 
 
