@@ -30,7 +30,7 @@ Severity = Literal["error", "warning"]
 _LEAST = 1.0  # seconds that have to be left for another wait
 
 
-class Argo(Protocol):
+class ReachedArgo(Protocol):
     """Argo CD, or its cluster, as this run reaches it."""
 
     environ: Mapping[str, str]
@@ -56,7 +56,7 @@ class Follow:
     def __init__(
         self,
         settings: Settings,
-        argo: Argo,
+        argo: ReachedArgo,
         forge: Callable[[str], Forge],
         descends: Descends,
         repository: Repositories,

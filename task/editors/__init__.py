@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from task.editors import flux, helm_values, kustomization, manifests, override_helm, override_kustomize, override_plugin
 from task.editors.argocd_source import Stray
 from task.editors.elsewhere import elsewhere
+from task.editors.file_text import chosen
 from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
@@ -68,5 +69,7 @@ def also_at(kind: TargetKind, files: Files, target: Target, image: Image) -> tup
     if kind == "manifests":
         paths = manifests.manifests_in(files, target)
     else:
-        paths = (one.path for one in EDITORS[kind].places(target) if one.want == "text" and one.path in files)
+        other_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}  # Argo CD reads none of these
+        texts = (one.path for one in EDITORS[kind].places(target) if one.want == "text" and one.path in files)
+        paths = (path for path in texts if path not in other_spellings)
     return tuple(elsewhere(files, paths, target, image))
