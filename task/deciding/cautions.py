@@ -14,9 +14,7 @@ from task.editors.file_text import chosen
 from task.errors import TaskError
 from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
 from task.policy.order import version_of
-from task.text import and_more
-
-MOST_NAMES = 5
+from task.text import FEW, and_more
 
 
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
@@ -44,7 +42,7 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
     asked = job.scope.defaults.pull_request or any(sub.pull_request for sub in read)
     if not (job.requests.named and read) or asked:
         return ()
-    names = and_more(sorted({sub.application.key for sub in read}), MOST_NAMES)
+    names = and_more(sorted({sub.application.key for sub in read}))
     options = ", ".join(job.requests.named)
     message = f"{options}: no effect, because nothing asks for pull requests for {names}"
     hint = 'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
@@ -63,7 +61,7 @@ def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Jo
         Problem(
             "",
             "target",
-            f"this {job.command} of {', '.join(one.applications[:MOST_NAMES])} goes to {one.head}, as git-branch says: "
+            f"this {job.command} of {', '.join(one.applications[:FEW])} goes to {one.head}, as git-branch says: "
             f"on {one.branch}, nothing is different before it is merged",
             f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it",
             "warning",
@@ -87,7 +85,7 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
         others = also_at(kind, files, target, image) if image.version else ()
     for mark, hidden in dict.fromkeys((one.origin, one.hidden) for one in listed):
         names = [one.name[:100] for one in listed if (one.origin, one.hidden) == (mark, hidden)]
-        told, origin, file = and_more(names, MOST_NAMES), mark.removeprefix("# from "), chosen(files, target)
+        told, origin, file = and_more(names), mark.removeprefix("# from "), chosen(files, target)
         message = f"{file} differs from {origin} in {told}; Argo CD uses the file"
         hint = f"if it should follow {origin}, end its first line in the file with the comment `{mark}`"
         if hidden:
@@ -95,7 +93,7 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
             hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
         found.append(Problem(key, "target", message, hint, "warning"))
     if others:
-        told = and_more([f"{path}:{line}" for path, line in others], MOST_NAMES)
+        told = and_more([f"{path}:{line}" for path, line in others])
         hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
         found.append(Problem(key, "target", f"{image.name} is also at {told}, not changed", hint, "warning"))
     return tuple(found)
@@ -135,8 +133,7 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
         Problem(
             one.subscription.application.key,
             "target",
-            f"{one.current.file or one.subscription.path}: by an anchor, this also changes "
-            f"{and_more(one.shared, MOST_NAMES)}",
+            f"{one.current.file or one.subscription.path}: by an anchor, this also changes {and_more(one.shared)}",
             "write the value out where it must stay",
             "warning",
         )

@@ -13,7 +13,6 @@ from task.model import Answer, Decision, Question, Subscription, Verdict
 from task.text import and_more
 
 # Why an image is not signed as required; "" if it is; an error if that could not be checked.
-MOST_KEYS = 5  # that a message names
 Keys = Callable[[], Sequence[str]]
 Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]]
 
@@ -62,7 +61,7 @@ def signed_for_argo(moves: Sequence[Move], wanted: Callable[[Subscription], Sequ
 def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
     """Return the message about a project that wants signatures by these keys, and the hint."""
     project = sub.application.project or "default"
-    message = f"in project {project}, Argo CD syncs only commits that are signed by {and_more(wanted, MOST_KEYS)}"
+    message = f"in project {project}, Argo CD syncs only commits that are signed by {and_more(wanted)}"
     return message, "give one of these OpenPGP keys as --signing-key, or let a person merge and sign (--pull-request)"
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from task.landing.ports import Repository, World
     from task.pipeline.match import Matched
 
-FEW = 5  # how many Applications a warning names
 AT_ONCE = 8  # repositories; more of them would only wait for each other
 T = TypeVar("T")
 
@@ -69,7 +68,7 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
         else "in the cluster"
         for ask in matched.asks
     }
-    named = and_more([f"{name} ({place})" for name, place in sorted(places.items())], FEW)
+    named = and_more([f"{name} ({place})" for name, place in sorted(places.items())])
     what = "of this run"
     if job.images:
         what = "that track the image" if len(job.images) == 1 else "that track the images"
