@@ -101,70 +101,60 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each unchecked image, doubtful key or file, and override file with the wrong name."""
-    found = [
-        Problem(
-            one.subscription.application.key,
-            "registry",
-            f"{one.candidate.reference}: {one.unchecked.message}",
-            one.unchecked.hint,
-            "warning",
-        )
+    found: list[tuple[Decision, str, str, str]] = [
+        (one, "registry", f"{one.candidate.reference}: {one.unchecked.message}", one.unchecked.hint)
         for one in decisions
         if one.unchecked
     ]
     found += [
-        Problem(
-            one.subscription.application.key,
+        (
+            one,
             "target",
             f"{key} is not in {one.current.file or one.subscription.path}, and is added to it; the file has {near}",
             f"if the chart reads {near}, correct the annotation, and remove {key} from the file",
-            "warning",
         )
         for one in decisions
         if one.misspelt
         for key, near in [one.misspelt]
     ]
+    found += [(one, "target", *taken_back(one.owner)) for one in decisions if one.owner]
     found += [
-        Problem(one.subscription.application.key, "target", *taken_back(one.owner), "warning")
-        for one in decisions
-        if one.owner
-    ]
-    found += [
-        Problem(
-            one.subscription.application.key,
+        (
+            one,
             "target",
             f"{one.current.file or one.subscription.path}: by an anchor, this also changes {and_more(one.shared)}",
             "write the value out where it must stay",
-            "warning",
         )
         for one in decisions
         if one.shared
     ]
     found += [
-        Problem(
-            one.subscription.application.key,
+        (
+            one,
             "target",
             f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles",
             "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles",
-            "warning",
         )
         for one in decisions
         if one.created and not _named(one.created, one.subscription.application.sources)
     ]
     # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
     found += [
-        Problem(
-            one.subscription.application.key,
+        (
+            one,
             "target",
-            f"{one.current.file} is used because only this spelling exists in Git; "
-            f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other",
+            (
+                f"{one.current.file} is used because only this spelling exists in Git; "
+                f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other"
+            ),
             "rename it with git mv, or give the control plane's namespace with --argocd-namespace",
-            "warning",
         )
         for one in decisions
         if one.current.file and one.current.file in one.subscription.fallbacks
     ]
-    return tuple(found)
+    return tuple(
+        Problem(one.subscription.application.key, rule, message, hint, "warning") for one, rule, message, hint in found
+    )
 
 
 def taken_back(owner: str) -> tuple[str, str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
@@ -23,6 +23,7 @@ from task.forges.proposal import LONGEST_BODY, described
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.retry import until
 from task.urls import origin, path_part
 
 _NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
@@ -133,12 +134,9 @@ class BitbucketCloud:
         ours = described(proposal.body)
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
             return None
-        for pause in _PAUSES:
-            shutdown.sleep(pause)
-            found = self.find(proposal.base, proposal.head)
-            if found and found.state == "open":
-                return replace(found, head_commit=tip, note=MOVED)
-        return None
+        ask = partial(self.find, proposal.base, proposal.head)
+        found = until(lambda one: one is not None and one.state == "open", None, ask, _PAUSES)
+        return replace(found, head_commit=tip, note=MOVED) if found and found.state == "open" else None
 
     def _send(self, write: Write, people: list[str], notes: Notes) -> Any:
         """Return the answer. If Bitbucket refuses some reviewers, try again without them."""
