@@ -24,7 +24,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from task import shutdown
+from task import shutdown, threads
 from task.files import exhausted
 from task.text import blanked
 from task.urls import origin, without_query
@@ -342,9 +342,7 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
         while not over.wait(_AGAIN if ended.is_set() else seconds):
             end()
 
-    thread = threading.Thread(target=watch, daemon=True)
-    with shutdown.unheard():
-        thread.start()
+    threads.start(watch)
     try:
         with shutdown.ending(end):
             yield ended

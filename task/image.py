@@ -86,11 +86,6 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
     return tuple(dict.fromkeys(map(parse_image, texts)))
 
 
-def same_image(one: Image, other: Image) -> bool:
-    """Tell whether both images have the same repository, however it is spelled. Tags and digests do not matter."""
-    return one.identity == other.identity
-
-
 @lru_cache(maxsize=65536)
 def live_image(text: str) -> Image | None:
     """Return the image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from task.errors import Malformed
-from task.yaml_events import NotYaml, parsed
+from task.yaml_events import NULL, DataBuilder, NotYaml, Reading, parsed
 
-MAX_DEPTH = 200
 # A document without any of these cannot concern us, and is not parsed, because parsing takes most of the time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_NULL = frozenset(("", "~", "null", "Null", "NULL"))
-_MERGE = object()  # the key `<<`
 _FEW = 10_000  # keys that merge keys may add to the smallest text
 
 
@@ -80,7 +77,7 @@ def plain(text: str, *, exact: bool = False) -> Any:
     A merge key is a key like any other. `exact` refuses what readers understand in different ways: explicit tags, and
     keys that are there twice.
     """
-    data = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder(exact=exact).build(events)))
+    data = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_reading(exact=exact)).build(events)))
     return data[0] if data else None
 
 
@@ -95,7 +92,8 @@ def _without_halves(data: Any, text: str) -> Any:
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
-        for number, data in enumerate(parsed(chunk, lambda events: list(_DataBuilder(len(chunk)).build(events)))):
+        made = parsed(chunk, lambda events: list(DataBuilder(_reading(len(chunk))).build(events)))
+        for number, data in enumerate(made):
             yield ManifestDocument(data, line + before, text=chunk, number=number)
     except NotYaml as error:
         yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
@@ -103,101 +101,24 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
         yield ManifestDocument(None, line, error.message)
 
 
-class _DataBuilder:
-    """Builds data from an event stream, with a stack and without recursion."""
+def _reading(size: int = 0, *, exact: bool = False) -> Reading:
+    """Return how to read a text. `size`: its characters, if its merge keys are followed; they limit what these add."""
+    return Reading(_scalar, _unique if exact else _key, merged=size and _FEW + size, tags=not exact)
 
-    def __init__(self, size: int = 0, *, exact: bool = False) -> None:
-        """`size`: the characters of a text whose merge keys are followed, which limit what these may add."""
-        self.exact = exact
-        # container, [pending key] or [], and the mapping into which the container is merged
-        self.stack: list[tuple[Any, list[Any], dict[Any, Any] | None]] = []
-        self.follows, self.left = bool(size), _FEW + size
-        self.anchors: dict[str, Any] = {}
-        self.done: list[Any] = []
 
-    def build(self, events: Any) -> Iterator[Any]:
-        for event in events:
-            kind = type(event).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
-            if self.exact and (tag := getattr(event, "tag", None)):
-                raise Malformed(f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}", "leave the tag out")
-            if kind == "ScalarEvent":
-                if self._merges(event):
-                    self._put(_MERGE, None)
-                else:
-                    self._put(self._scalar(event), event.anchor)
-            elif kind == "MappingStartEvent":
-                self._open({}, event.anchor)
-            elif kind == "SequenceStartEvent":
-                self._open([], event.anchor)
-            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-                container, _, into = self.stack.pop()
-                if into is not None:
-                    self._merge(into, container)
-            elif kind == "AliasEvent":
-                self._put(self.anchors.get(event.anchor), None)
-            elif kind == "DocumentEndEvent":
-                yield from self.done
-                self.done, self.anchors = [], {}
+def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
+    return value if isinstance(value, (str, bool)) or value is None else str(type(value))
 
-    def _open(self, container: Any, anchor: str | None) -> None:
-        if len(self.stack) >= MAX_DEPTH:
-            raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
-        into = None
-        if self.stack and self.stack[-1][1] == [_MERGE]:  # it is merged when it is complete
-            into = self.stack[-1][0]
-            self.stack[-1][1].clear()
-            if anchor:
-                self.anchors[anchor] = container
-        else:
-            self._put(container, anchor)
-        self.stack.append((container, [], into))
 
-    def _merges(self, event: Any) -> bool:
-        """Tell whether a scalar is a merge key. A quoted one is a key like any other."""
-        plain = event.implicit[0] or event.tag == "tag:yaml.org,2002:merge"
-        if event.value != "<<" or not plain or not self.follows or not self.stack:
-            return False
-        container, pending, _ = self.stack[-1]
-        return isinstance(container, dict) and not pending
+def _unique(value: Any, container: Mapping[Any, Any]) -> Any:
+    key = _key(value, container)
+    if key in container:
+        raise Malformed(f"the key {str(key)[:100]!r} is there twice", "keep one of them")
+    return key
 
-    def _merge(self, into: dict[Any, Any], value: Any) -> None:
-        """Add the keys of a mapping, or of a list of mappings, of which the first one wins.
 
-        For kubectl, the order of lines counts: a key that comes before `<<` is replaced, and one after it wins.
-        """
-        for one in reversed(value) if isinstance(value, list) else (value,):
-            if not isinstance(one, dict):
-                raise Malformed("a merge key (<<) takes a mapping or a list of mappings")
-            self.left -= len(one)
-            if self.left < 0:
-                raise Malformed("merge keys (<<) add more keys than the text has letters")
-            into.update(one)
-
-    def _put(self, value: Any, anchor: str | None) -> None:
-        if anchor:
-            self.anchors[anchor] = value
-        if not self.stack:
-            self.done.append(value)
-            return
-        container, pending, _ = self.stack[-1]
-        if isinstance(container, list):
-            container.append(value)
-        elif pending:
-            key = pending.pop()
-            if key is _MERGE:
-                self._merge(container, value)
-            else:
-                container[key] = value
-        else:
-            known = isinstance(value, (str, bool)) or value is None or value is _MERGE
-            key = value if known else str(type(value))
-            if self.exact and key in container:
-                raise Malformed(f"the key {str(key)[:100]!r} is there twice", "keep one of them")
-            pending.append(key)
-
-    @staticmethod
-    def _scalar(event: Any) -> Any:
-        value = event.value
-        if event.style or event.tag:  # quoted, block or tagged: a string
-            return value
-        return None if value in _NULL else _PLAIN.get(value, value)
+def _scalar(event: Any) -> Any:
+    value = event.value
+    if event.style or event.tag:  # quoted, block or tagged: a string
+        return value
+    return None if value in NULL else _PLAIN.get(value, value)

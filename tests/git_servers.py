@@ -2,7 +2,9 @@
 
 import base64
 import os
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -133,3 +135,24 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
+
+
+@contextmanager
+def daemon(folder: Path) -> Iterator[str]:
+    """`git daemon` on a free port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = ["git", "daemon", "--export-all", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}"]
+    with subprocess.Popen(
+        [*argv, f"--base-path={folder}", str(folder)], stderr=subprocess.DEVNULL, start_new_session=True
+    ) as running:
+        for _ in range(100):
+            with socket.socket() as probe:
+                if not probe.connect_ex(("127.0.0.1", port)):
+                    break
+            time.sleep(0.05)
+        try:
+            yield f"git://127.0.0.1:{port}"
+        finally:
+            os.killpg(running.pid, 15)

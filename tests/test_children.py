@@ -11,7 +11,6 @@ from runs import application, arguments, hook, manifest, repository
 from support import git, image_update, needs
 
 from task.applications.programs import run as render
-from task.child_environment import child_environment
 from task.errors import Malformed, RegistryDownError, SourceAccessError
 from task.git.access import Access, Plan
 from task.git.command import Git
@@ -19,6 +18,7 @@ from task.git.environment import Login
 from task.git.failed import GitFailed
 from task.kubernetes.exec_plugin import ask
 from task.kubernetes.kubeconfig import Plugin, Server
+from task.processes.environment import child_environment
 from task.registry import login_programs
 from task.secret import Secret
 

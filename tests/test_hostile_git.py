@@ -33,10 +33,10 @@ LONGEST, LARGEST = 30, 100  # seconds, megabytes: far from what is measured, abo
 LOWERED = """
 import sys
 from functools import partial
-from task import process_bounds
-process_bounds.Bounds = partial(process_bounds.Bounds, messages=5_000_000, pack=20_000_000)
-process_bounds.MEMORY = 250_000_000
-process_bounds.SPARE = float(sys.argv.pop(1))
+from task.processes import bounds
+bounds.Bounds = partial(bounds.Bounds, messages=5_000_000, pack=20_000_000)
+bounds.MEMORY = 250_000_000
+bounds.SPARE = float(sys.argv.pop(1))
 from task.__main__ import main
 sys.exit(main())
 """

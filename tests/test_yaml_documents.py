@@ -109,13 +109,13 @@ def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
 
 
 def test_merge_keys_cost_no_more_than_the_text() -> None:
-    """Each of many merge keys brings many keys, or what another one has brought."""
+    """Each of many merge keys brings many keys, or what another one has brought. Like Go, none brings itself."""
     wide = "big: &big {" + ", ".join(f"k{n}: v" for n in range(3000)) + "}\nx:\n" + "- <<: *big\n" * 30_000
     deep = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: *a{n - 1}, k{n}: v}}\n" for n in range(1, 30_000))
     own = "a: &a {<<: *a, k: v}\n"
     start = time.perf_counter()
     problems = [one.problem for text in (wide, deep, own) for one in documents(APP + text)]
-    assert [bool(problem) for problem in problems] == [True, True, False]
+    assert [bool(problem) for problem in problems] == [True, True, True]
     assert time.perf_counter() - start < 5
 
 

@@ -31,7 +31,6 @@ _NO_URL = f"write repoURL into its source, or {_CLUSTER}"
 _PATH = f"correct the path in its source, or {_CLUSTER}"
 _IF_ANY = "if they deploy Applications, read these with --applications cluster; otherwise, nothing is missing"
 _LONGEST = 200  # characters of a path in a message
-_NAMED = 5  # Applications that one warning names
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
     "plugin": "what plugins make",
@@ -305,7 +304,7 @@ def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:
     for why, what in _NO_FOLDERS.items():
         parents = [parent for parent, one in found if one.why == why]
         if parents:
-            names = and_more(parents, _NAMED)
+            names = and_more(parents)
             message = f"--follow-apps does not follow {what}; Applications with such a source: {len(parents)} ({names})"
             yield Found({}, "", message, _IF_ANY, advice=True)
 

@@ -9,10 +9,10 @@ from typing import Any
 from task.applicationsets import load_all
 from task.errors import Exit, Malformed
 from task.model import Found
+from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
 _BROKEN = int(Exit.CONFIGURATION)  # where nothing else was read, it is an error
-FEW = 5  # broken files that are named where there is no Application
 MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
 
 

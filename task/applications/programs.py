@@ -15,8 +15,8 @@ import sh
 from task import shutdown
 from task.errors import Malformed
 from task.files import remove_folder, temporary_folder
-from task.process_bounds import Bounds
-from task.process_watch import CapturedOutput, Watch, finish, send
+from task.processes.bounds import Bounds
+from task.processes.watch import CapturedOutput, Watch, finish, send
 
 SECONDS = 60.0
 LARGEST = 64_000_000  # bytes of the files to render, and of the result

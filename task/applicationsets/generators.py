@@ -167,7 +167,8 @@ class Generators:
             )
         selector = _mapped(body, "selector")
         everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
-        known = [(cluster, _secret_labels(cluster)) for cluster in self.clusters]
+        # Argo CD finds the secret of each cluster by this label.
+        known = [(cluster, {TYPE_LABEL: "cluster", **(cluster.labels or {})}) for cluster in self.clusters]
         rows = []
         if everywhere and not any(c.name == LOCAL_NAME or c.server == LOCAL_SERVER for c in self.clusters):
             local = {"name": LOCAL_NAME, "nameNormalized": LOCAL_NAME, "server": LOCAL_SERVER, "project": ""}
@@ -304,12 +305,6 @@ def _as_json(filler: Filler, value: Any, params: Params) -> Any:
         raise Malformed(f"failed to deeply replace JSON field contents: {error.message}", error.hint) from None
 
 
-def _generator(member: Any) -> Mapping[str, Any]:
-    if not isinstance(member, dict):
-        raise Malformed("a generator is not a mapping")
-    return member
-
-
 def _mapped(body: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = body.get(key) or {}
     if not isinstance(found, dict):
@@ -350,11 +345,6 @@ def _texts(element: Mapping[str, Any], number: int) -> Params:
     return row
 
 
-def _secret_labels(cluster: NamedCluster) -> Mapping[str, str]:
-    """Return the labels of a cluster's secret. Each one has the label by which Argo CD finds it."""
-    return {TYPE_LABEL: "cluster", **(cluster.labels or {})}
-
-
 def _cluster(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> Params:
     row: Params = {
         "name": cluster.name,
@@ -381,6 +371,12 @@ def merged(onto: Any, other: Any) -> Any:
 
 def _as_texts(row: Params) -> Params:
     return {key: shown(value) for key, value in row.items()}
+
+
+def _generator(member: Any) -> Mapping[str, Any]:
+    if not isinstance(member, dict):
+        raise Malformed("a generator is not a mapping")
+    return member
 
 
 def _combined(one: Params, other: Params) -> Params:

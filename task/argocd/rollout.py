@@ -167,22 +167,16 @@ def _running(view: View) -> Rollout | None:
         state: State = "progressing" if view.at else "waiting"
         what = "a sync of another revision is running"
         return Rollout(state, f"{what}: {said(message)}" if message else what)
-    count, limit = view.operation.get("retryCount"), _retries(view)
+    count, limit = view.operation.get("retryCount"), mapping(mapping(view.operation, "operation"), "retry").get("limit")
     if isinstance(count, int) and count > 0:
         # The phase stays Running until the last attempt has failed. An Application without a `retry` has five more
         # attempts, which take five minutes.
-        tries = f"{count} of {limit}" if limit else str(count)
+        tries = f"{count} of {limit}" if isinstance(limit, int) and limit else str(count)
         why = listed(failures(view.operation))
         hint = "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends"
         return Rollout("progressing", f"the sync failed and is tried again ({tries}): {why}", hint, wants=wants)
     what = f"the sync is running: {said(message)}" if message else "the sync is running"
     return Rollout("progressing", what, wants=wants)
-
-
-def _retries(view: View) -> int:
-    """Return how often Argo CD repeats the operation, or 0 if unknown."""
-    limit = mapping(mapping(view.operation, "operation"), "retry").get("limit")
-    return limit if isinstance(limit, int) else 0
 
 
 def _blocked() -> Rollout:

@@ -10,7 +10,7 @@ from task.plain_data import mappings
 from task.text import and_more, both_ends, one_line, without_logins
 
 NOTHING: Mapping[str, Any] = {}
-MOST, LONGEST = 5, 360
+LONGEST = 360
 _ADVICE = "Use --debug flag to render out invalid YAML"  # all errors of Helm end with this
 _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
@@ -119,7 +119,7 @@ def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
 
 def listed(texts: Sequence[str]) -> str:
     """Join the first few texts."""
-    return and_more(texts, MOST, "; ") if texts else "Argo CD does not say why"
+    return and_more(texts, separator="; ") if texts else "Argo CD does not say why"
 
 
 def said(message: str) -> str:

@@ -29,7 +29,6 @@ MARKS = {
     "needs-sync": ("??", "yellow"),
     "timed-out": ("!!", "red"),
 }
-MOST = 5  # how many Applications a sentence names
 _WEIGHTS = {
     "failed": 0,
     "timed-out": 0,
@@ -105,7 +104,7 @@ def summary(rows: Sequence[Row]) -> str:
     bad = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:
         return f"{printable(bad[0].application)}: {told(bad[0])}"
-    names = and_more([printable(row.application) for row in bad], MOST)
+    names = and_more([printable(row.application) for row in bad])
     return f"{len(bad)} of {len(rows)} Applications are not rolled out: {names}"
 
 

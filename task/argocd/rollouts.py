@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from task import shutdown
 from task.argocd.owners import set_of
 from task.argocd.rollout import Rollout
 from task.errors import AbsentError, SourceDownError, SourceError, TaskError
 from task.http import Limits
+from task.threads import in_threads
 
-T = TypeVar("T")
 AT_ONCE = 8  # requests
 LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # short, because the API is asked again anyway
 _SLOWER = 3  # how much longer to wait for what is slow to pass
@@ -166,7 +165,7 @@ class Rollouts:
         wait = self._pace.first
         while open_ones := [watch for watch in self._watches if not watch.row.ended]:
             shutdown.check()
-            _each(self._look, open_ones)
+            in_threads(self._look, open_ones, AT_ONCE)
             left = self._pace.limit - self._elapsed()
             if left <= 0:
                 self._give_up()
@@ -312,16 +311,4 @@ def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
             said = f"{message}; {error.hint}" if error.hint else message
             log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks at Git by itself: {said}")
 
-    _each(one, list(dict.fromkeys(keys)))
-
-
-def _each(work: Callable[[T], None], many: Sequence[T]) -> None:
-    """Run the work for several items at the same time. A single one needs no thread."""
-    if len(many) < 2:
-        for one in many:
-            work(one)
-        return
-    with ThreadPoolExecutor(min(len(many), AT_ONCE)) as pool:
-        with shutdown.unheard():  # only the main thread handles signals, and it waits here
-            found = pool.map(work, many)
-        list(found)
+    in_threads(one, list(dict.fromkeys(keys)), AT_ONCE)

@@ -17,8 +17,6 @@ from task.image import live_image
 from task.model import Image
 from task.text import and_more
 
-FEW = 5  # how many versions a message names
-
 
 @dataclass(frozen=True)
 class Expected:
@@ -60,7 +58,7 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
             warnings.append(f"{one.image.reference} does not run in it: {why} Otherwise, look at {one.key}")
             continue
         versions = list(dict.fromkeys(image.version or "no tag" for image in others))
-        because = f"synced and healthy, but {one.image.name} runs as {and_more(versions, FEW)} only, not as "
+        because = f"synced and healthy, but {one.image.name} runs as {and_more(versions)} only, not as "
         because += f"{(wanted if any(image.tag == wanted.tag for image in others) else one.image).version}: "
         because += f"look at {one.key}"
         return replace(found, state="failed", because=because, hint=one.hint, sure=False, slow=True, stale=True)

@@ -8,6 +8,7 @@ from task.errors import UsageError
 from task.model import Report
 from task.output.console import stdout_console
 from task.output.outcome import as_json, json_text
+from task.output.report_table import table
 from task.output.report_text import plain
 from task.output.stdout import unwritable, write_stdout
 from task.settings import ResultOptions
@@ -74,8 +75,6 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
 def shown(report: Report, environ: Mapping[str, str]) -> str:
     """Return the report for people: a table with colours on a terminal, plain text for pipes and logs."""
     if console := stdout_console(environ):
-        from task.output.report_table import table  # noqa: PLC0415 - rich is for terminals: see `console.py`
-
         return table(as_json(report), console)
     return plain(report)
 

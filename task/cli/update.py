@@ -44,12 +44,11 @@ from task.settings import SECRETS, EventOptions, RequestOptions, Settings
 from task.templates.commit_message import check_template
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
-from task.text import and_more
+from task.text import FEW, and_more
 from task.urls import without_login
 from task.wiring.world import world_of
 
 MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
-FEW = 5  # how many Applications have a line each for the same problem, and how many a common line names
 
 
 def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -100,7 +99,7 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
     for what, one in alike:
         apps = same.get(what, [])
         if len(apps) > FEW:
-            yield and_more(same.pop(what), FEW), one
+            yield and_more(same.pop(what)), one
         elif apps:
             yield one.application, one
 

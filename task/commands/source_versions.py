@@ -14,11 +14,12 @@ from task.deciding.weigh import key_of
 from task.errors import SourceError, TaskError
 from task.landing.ports import World
 from task.model import Image, Memory, Reading, Snapshot, Subscription, Written
-from task.pipeline.batches import at_once, by_branch, by_login, by_repository
+from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository
 from task.pipeline.match import Matched
 from task.pipeline.overlooked import Seen, untracked_problem
 from task.policy.order import alike
 from task.templates.trailers import build_trailers, commit_references
+from task.threads import in_threads
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
@@ -26,7 +27,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
     found = [_known(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     groups = by_login(by_repository(Matched(asks, (), ()), replace(job, only=())), world)
-    for of_group in at_once(lambda asks: _of_repository(asks, job.terms, world), groups):
+    for of_group in in_threads(lambda asks: _of_repository(asks, job.terms, world), groups, AT_ONCE):
         found += of_group
     return found
 

@@ -22,11 +22,12 @@ from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
 from task.model import Decision, ImageStatus, Problem, Status, Verdict
 from task.output.outcome import exit_code
-from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
+from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import branch_of_requests, prepare
 from task.pipeline.discover import discover
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
 from task.policy.strategies import needs
+from task.threads import in_threads
 
 _PAGE = 500  # images whose history is in memory at a time
 
@@ -67,7 +68,7 @@ def status(job: Job, world: World, look: Look) -> Status:
 def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return what Git and the live Applications say about what was matched, and the problems with reading it."""
     groups = by_login(by_repository(matched, job), world)
-    found = at_once(lambda asks: _of_repository(asks, job, world, look), groups)
+    found = in_threads(lambda asks: _of_repository(asks, job, world, look), groups, AT_ONCE)
     if not job.only:
         found += [_of_live(ask, job, world) for ask in matched.live]
     return [row for one in found for row in one.rows], tuple(chain.from_iterable(one.problems for one in found))

@@ -14,9 +14,7 @@ from task.editors.file_text import chosen
 from task.errors import TaskError
 from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
 from task.policy.order import version_of
-from task.text import and_more
-
-MOST_NAMES = 5
+from task.text import FEW, and_more
 
 
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
@@ -45,7 +43,7 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
     asked = job.scope.defaults.pull_request or any(sub.pull_request for sub in read)
     if not (job.requests.named and read) or asked:
         return ()
-    names = and_more(sorted({sub.application.key for sub in read}), MOST_NAMES)
+    names = and_more(sorted({sub.application.key for sub in read}))
     options = ", ".join(job.requests.named)
     message = f"{options}: no effect, because nothing asks for pull requests for {names}"
     hint = 'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
@@ -63,7 +61,7 @@ def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Jo
     return tuple(
         Problem(
             rule="target",
-            message=f"this {job.command} of {', '.join(one.applications[:MOST_NAMES])} goes to {one.head}, "
+            message=f"this {job.command} of {', '.join(one.applications[:FEW])} goes to {one.head}, "
             "as git-branch says: "
             f"on {one.branch}, nothing is different before it is merged",
             hint=f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it",
@@ -88,7 +86,7 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
         others = also_at(kind, files, target, image) if image.version else ()
     for mark, hidden in dict.fromkeys((one.origin, one.hidden) for one in listed):
         names = [one.name[:100] for one in listed if (one.origin, one.hidden) == (mark, hidden)]
-        told, origin, file = and_more(names, MOST_NAMES), mark.removeprefix("# from "), chosen(files, target)
+        told, origin, file = and_more(names), mark.removeprefix("# from "), chosen(files, target)
         message = f"{file} differs from {origin} in {told}; Argo CD uses the file"
         hint = f"if it should follow {origin}, end its first line in the file with the comment `{mark}`"
         if hidden:
@@ -96,7 +94,7 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
             hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
         found.append(Problem(application=key, rule="target", message=message, hint=hint, severity="warning"))
     if others:
-        told = and_more([f"{path}:{line}" for path, line in others], MOST_NAMES)
+        told = and_more([f"{path}:{line}" for path, line in others])
         hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
         found.append(
             Problem(
@@ -112,77 +110,61 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each unchecked image, doubtful key or file, and override file with the wrong name."""
-    found = [
-        Problem(
-            application=one.subscription.application.key,
-            rule="registry",
-            message=f"{one.candidate.reference}: {one.unchecked.message}",
-            hint=one.unchecked.hint,
-            severity="warning",
-        )
+    found: list[tuple[Decision, str, str, str]] = [
+        (one, "registry", f"{one.candidate.reference}: {one.unchecked.message}", one.unchecked.hint)
         for one in decisions
         if one.unchecked
     ]
     found += [
-        Problem(
-            application=one.subscription.application.key,
-            rule="target",
-            message=f"{key} is not in {one.current.file or one.subscription.path}, and is added to it; "
-            f"the file has {near}",
-            hint=f"if the chart reads {near}, correct the annotation, and remove {key} from the file",
-            severity="warning",
+        (
+            one,
+            "target",
+            f"{key} is not in {one.current.file or one.subscription.path}, and is added to it; the file has {near}",
+            f"if the chart reads {near}, correct the annotation, and remove {key} from the file",
         )
         for one in decisions
         if one.misspelt
         for key, near in [one.misspelt]
     ]
+    found += [(one, "target", *taken_back(one.owner)) for one in decisions if one.owner]
     found += [
-        Problem(
-            application=one.subscription.application.key, rule="target", message=message, hint=hint, severity="warning"
-        )
-        for one in decisions
-        if one.owner
-        for message, hint in [taken_back(one.owner)]
-    ]
-    found += [
-        Problem(
-            application=one.subscription.application.key,
-            rule="target",
-            message=f"{one.current.file or one.subscription.path}: by an anchor, this also changes "
-            f"{and_more(one.shared, MOST_NAMES)}",
-            hint="write the value out where it must stay",
-            severity="warning",
+        (
+            one,
+            "target",
+            f"{one.current.file or one.subscription.path}: by an anchor, this also changes {and_more(one.shared)}",
+            "write the value out where it must stay",
         )
         for one in decisions
         if one.shared
     ]
     found += [
-        Problem(
-            application=one.subscription.application.key,
-            rule="target",
-            message=f"{one.created} does not exist, and is created; "
-            "no source of the Application names it in valueFiles",
-            hint="if the name is wrong, correct write-back-target, and delete the file; "
-            "otherwise, add it to valueFiles",
-            severity="warning",
+        (
+            one,
+            "target",
+            f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles",
+            "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles",
         )
         for one in decisions
         if one.created and not _named(one.created, one.subscription.application.sources)
     ]
     # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
     found += [
-        Problem(
-            application=one.subscription.application.key,
-            rule="target",
-            message=f"{one.current.file} is used because only this spelling exists in Git; "
-            f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other",
-            hint="rename it with git mv, or give the control plane's namespace with --argocd-namespace",
-            severity="warning",
+        (
+            one,
+            "target",
+            (
+                f"{one.current.file} is used because only this spelling exists in Git; "
+                f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other"
+            ),
+            "rename it with git mv, or give the control plane's namespace with --argocd-namespace",
         )
         for one in decisions
         if one.current.file and one.current.file in one.subscription.fallbacks
     ]
-    return tuple(found)
+    return tuple(
+        Problem(application=one.subscription.application.key, rule=rule, message=message, hint=hint, severity="warning")
+        for one, rule, message, hint in found
+    )
 
 
 def taken_back(owner: str) -> tuple[str, str]:

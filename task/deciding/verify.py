@@ -9,11 +9,10 @@ from task.argocd.signed_revisions import accepted
 from task.deciding.move import Move
 from task.deciding.questions import question_about, registry_error, unchecked
 from task.errors import RegistryError, RepositoryError, TaskError
-from task.model import Answer, Decision, Question, Subscription, Verdict
+from task.model import Answer, Question, Subscription, Verdict
 from task.text import and_more
 
 # Why an image is not signed as required; "" if it is; an error if that could not be checked.
-MOST_KEYS = 5  # that a message names
 Keys = Callable[[], Sequence[str]]
 Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]]
 
@@ -49,7 +48,9 @@ def signed_for_argo(moves: Sequence[Move], wanted: Callable[[Subscription], Sequ
     """
     found = []
     for move in moves:
-        asked = wanted(move.subscription) if move.changes and _direct(move.decision) else ()
+        one, sources = move.decision, move.subscription.application.sources
+        follows = one.head == one.branch or any(source.revision == one.head for source in sources)
+        asked = wanted(move.subscription) if move.changes and follows else ()
         if asked and not accepted(asked, mine := keys()):
             message, hint = only_signed(move.subscription, asked)
             by = f"is signed by {', '.join(mine)}" if mine else "has no OpenPGP signature"
@@ -62,13 +63,8 @@ def signed_for_argo(moves: Sequence[Move], wanted: Callable[[Subscription], Sequ
 def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
     """Return the message about a project that wants signatures by these keys, and the hint."""
     project = sub.application.project or "default"
-    message = f"in project {project}, Argo CD syncs only commits that are signed by {and_more(wanted, MOST_KEYS)}"
+    message = f"in project {project}, Argo CD syncs only commits that are signed by {and_more(wanted)}"
     return message, "give one of these OpenPGP keys as --signing-key, or let a person merge and sign (--pull-request)"
-
-
-def _direct(one: Decision) -> bool:
-    """Tell whether the Application follows the branch that is written."""
-    return one.head == one.branch or any(source.revision == one.head for source in one.subscription.application.sources)
 
 
 def _about(move: Move) -> Question:

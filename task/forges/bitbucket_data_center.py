@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.bitbucket import login, unable
+from task.forges.bitbucket import Write, login, unable
 from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, listed, numbered, overtaken, same
 from task.forges.notes import Notes, tried
@@ -77,7 +77,7 @@ class BitbucketDataCenter:
             **({"draft": True} if proposal.draft else {}),
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        write = _DataCenterWrite("POST", f"{self._base}/pull-requests", body, what)
+        write = Write("POST", f"{self._base}/pull-requests", body, what)
         answer = self._send(write, list(dict.fromkeys(proposal.reviewers)), notes)
         if _says(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
@@ -107,7 +107,7 @@ class BitbucketDataCenter:
             if same(now, proposal) and wanted == present:
                 return self._merging(said, proposal, notes)
             body = {"version": said.get("version"), "title": proposal.title, "description": proposal.body}
-            answer = self._send(_DataCenterWrite("PUT", path, body, what), wanted, notes)
+            answer = self._send(Write("PUT", path, body, what), wanted, notes)
             if answer.status != _CONFLICT:
                 return self._merging(self._client.parsed(answer, what), proposal, notes)
             if not _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
@@ -123,7 +123,7 @@ class BitbucketDataCenter:
         answer = self._client.ask("GET", f"{self._base}/commits", what, params=query, fine=(_GONE,))
         return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
 
-    def _send(self, write: _DataCenterWrite, people: list[str], notes: Notes) -> Response:
+    def _send(self, write: Write, people: list[str], notes: Notes) -> Response:
         """Return the answer, even if it is a 409. If Bitbucket refuses some reviewers, try again without them."""
         method, path, body, what = write
         whole = {**body, "reviewers": [{"user": {"name": name}} for name in people]}
@@ -206,15 +206,6 @@ class BitbucketDataCenter:
         )
 
 
-class _DataCenterWrite(NamedTuple):
-    """A request to open or change."""
-
-    method: str
-    path: str
-    body: dict[str, Any]
-    what: str
-
-
 class _DataCenterClient(Client):
     """Bitbucket also answers 401 to a known user without the permission."""
 
@@ -287,5 +278,4 @@ KIND = ForgeKind(
         _DataCenterClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
     ),
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
-    commit="{0}/commits/{1}",
 )

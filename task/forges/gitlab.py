@@ -140,16 +140,12 @@ class GitLab:
         """Return the numbers of people who are not in the list yet. An unknown name becomes a note."""
         found = {}
         for name in missing(names, (one["username"] for one in request.get(f"{role}s") or ())):
-            if person := self._person(name):
+            known = self._client.json("GET", "/users", f"look for {name}", params={"username": name})  # never a group
+            if person := next((int(one["id"]) for one in known if one["username"].lower() == name.lower()), 0):
                 found[name] = person
             else:
                 notes.add(f"{role} {name}: GitLab knows nobody of that name")
         return found
-
-    def _person(self, name: str) -> int:
-        """Return the user's number, or 0 if nobody has that name. Groups cannot be assigned."""
-        found = self._client.json("GET", "/users", f"look for {name}", params={"username": name})
-        return next((int(one["id"]) for one in found if one["username"].lower() == name.lower()), 0)
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
         """Let GitLab merge exactly this commit, and no other push, once its pipeline and checks pass."""
@@ -248,7 +244,6 @@ KIND = ForgeKind(
     place=_place,
     question=("/api/v4/version", _is_it),
     compare="{0}/-/compare/{1}...{2}",
-    commit="{0}/-/commit/{1}",
     deployments=lambda reach: gitlab_deployments.GitLabDeployments(
         *connected(reach, gitlab_deployments.NEEDS, deployments.STAYS)
     ),

@@ -18,7 +18,6 @@ from urllib.parse import urljoin
 import sh
 
 from task import shutdown
-from task.child_environment import is_secret, needs
 from task.errors import CredentialsError, RepositoryError, SourceError, TaskError, UnreachableError, UsageError
 from task.files import exhausted
 from task.git.access import Access
@@ -40,8 +39,9 @@ from task.git.host_config import HostConfig
 from task.git.names import address_of, rewritten
 from task.git.owner import Local, is_safe, owned_by_another
 from task.git.ssh_sharing import SshSharing
-from task.process_bounds import Bounds, Clock
-from task.process_watch import CapturedOutput, Watch, finish, send
+from task.processes.bounds import Bounds, Clock
+from task.processes.environment import is_secret, needs
+from task.processes.watch import CapturedOutput, Watch, finish, send
 from task.secret import Secret
 from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login

@@ -14,6 +14,7 @@ from task.errors import SourceError, UsageError
 from task.files import check_file, read_text
 from task.git.access import Access, Plan
 from task.git.environment import Login
+from task.git.github_app import App, Way, token
 from task.git.names import Address, address_of
 from task.git.ssh import SshGiven, collect
 from task.git.token_prefixes import ATLASSIAN
@@ -146,9 +147,6 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
 
     def login(ca_file: str) -> Login:
-        # Late: requests is a tenth of what a run imports, and few use an App.
-        from task.git.github_app import App, Way, token  # noqa: PLC0415
-
         key_text = key.reveal().replace("\\n", "\n")
         secret = token(App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api), Way(ca_file))
         return Login(server, _TOKEN_USER, secret)

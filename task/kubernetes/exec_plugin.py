@@ -20,11 +20,11 @@ from typing import Any
 import sh
 
 from task import shutdown
-from task.child_environment import child_environment
 from task.errors import SourceAccessError, UsageError
 from task.files import read_file
 from task.kubernetes.kubeconfig import Plugin, Server
-from task.process_watch import send
+from task.processes.environment import child_environment
+from task.processes.watch import send
 from task.secret import Secret
 from task.text import one_line
 

@@ -18,7 +18,6 @@ from task.text import and_more, printable
 from task.urls import without_login
 
 MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
-MOST_FILES = 5
 
 
 def plain(report: Report) -> str:
@@ -34,7 +33,7 @@ def plain(report: Report) -> str:
         if not commit.already_there:
             name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
             name = f"rollback {name}" if commit.rollback else name
-            files = and_more(commit.files, MOST_FILES)
+            files = and_more(commit.files)
             lines.append(f"{name} on {commit.head} of {without_login(commit.repo)}: {files}")
         if commit.pull_request:
             lines.append(f"pull request {commit.pull_request}")

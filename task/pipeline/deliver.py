@@ -13,7 +13,7 @@ from itertools import chain
 from task.deciding.ask import failed_asks
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import decide, places
-from task.deciding.job import Job, Landed, Outcome, Terms, landed_of
+from task.deciding.job import Job, Outcome, Terms, landed_of
 from task.deciding.move import failed
 from task.deciding.verify import signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
@@ -54,7 +54,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))
         told = _cautions(snapshot, settled, job.terms)
         earlier = () if job.dry else _of_earlier_run(snapshot, settled)
-        there = _already_in_git(snapshot, settled)
+        # These already have the image. With `--wait`, the run waits for their rollouts as well.
+        there = landed_of(_unchanged(settled), snapshot.repo, snapshot.tip)
         done = done.plus(Outcome(tuple(settled), landed=there, cautions=told, earlier=earlier))
         outpaced: list[PreparedCommit] = []
         for prepared in commits:
@@ -146,11 +147,6 @@ def _commit(batch: Batch, snapshot: Snapshot, prepared: PreparedCommit, attempt:
         through=landing.through,
     )
     return Outcome(prepared.decisions, (commit,), landed)
-
-
-def _already_in_git(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Landed, ...]:
-    """Return the Applications that already have the image. With `--wait`, the run waits for their rollouts as well."""
-    return landed_of(_unchanged(settled), snapshot.repo, snapshot.tip)
 
 
 def _cautions(snapshot: Snapshot, settled: Sequence[Decision], terms: Terms) -> tuple[Problem, ...]:

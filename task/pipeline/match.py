@@ -27,7 +27,8 @@ from task.model import (
     Subscription,
     Verdict,
 )
-from task.pipeline.overlooked import FEW, Seen, about_others
+from task.pipeline.overlooked import Seen, about_others
+from task.text import FEW
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from task.annotations.narrow import Narrow, considered, is_glob
 from task.errors import Exit
 from task.image import parse_image_list
 from task.model import Application, Entry, Image, Problem, Subscribed
-from task.text import and_more
+from task.text import FEW, and_more
 
-FEW = 5  # how many Applications a warning names
 LETTERS = 2  # how many letters of a misspelt name may differ
 
 
@@ -96,7 +95,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
         first.setdefault(app, key)
     if not first:
         return ()
-    named = and_more([f"{app} ({key})" if key else app for app, key in sorted(first.items())], FEW)
+    named = and_more([f"{app} ({key})" if key else app for app, key in sorted(first.items())])
     many = f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
     hint = "image-update lint shows each of them, and what to write"
     return (Problem(rule="annotation", message=f"{many} {what}: {named}", hint=hint, severity="warning"),)

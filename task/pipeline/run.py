@@ -18,12 +18,13 @@ from task.landing.live import patch
 from task.landing.ports import Batch, World
 from task.model import Decision, Problem, Report, Timings
 from task.pipeline.atomic import without_the_broken
-from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
+from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import deliver
 from task.pipeline.discover import discover
 from task.pipeline.match import Matched, match_images
 from task.pipeline.overlooked import Seen
 from task.pipeline.report import report
+from task.threads import in_threads
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
     """Decide and land everything. Several repositories are handled at the same time; live Applications come last."""
     groups = by_login(by_repository(matched, job), world)
     done = Outcome()
-    for outcome in at_once(lambda asks: deliver_repository(asks, job, world), groups):
+    for outcome in in_threads(lambda asks: deliver_repository(asks, job, world), groups, AT_ONCE):
         done = done.plus(outcome)
     return done if job.only else done.plus(patch(matched.live, job, world))
 

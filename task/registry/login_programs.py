@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import sh
 
 from task import shutdown
-from task.child_environment import child_environment
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
+from task.processes.environment import child_environment
 from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
 

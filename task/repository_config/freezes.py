@@ -24,14 +24,15 @@ _UNITS = (86_400, 3_600, 60)
 _EXAMPLE = '"0 18 * * 5" is 18:00 on each Friday: minute, hour, day, month, day of the week'
 
 
-def check_schedule(text: str) -> None:
-    """Raise `Malformed` if the text is not a schedule of five fields."""
+def schedule(text: str) -> str:
+    """Return the text. Raises `Malformed` if it is not a schedule of five fields."""
     if len(text) > LONGEST_SCHEDULE or len(text.split()) != 5:
         raise Malformed(f"{shortened(text, 50)!r} is not a schedule of five fields", _EXAMPLE)
     try:
         CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - only the syntax is checked
     except CronSimError as error:
         raise Malformed(f"{text!r} is not a schedule: {error}", _EXAMPLE) from error
+    return text
 
 
 def seconds_of(text: str) -> int:

@@ -13,7 +13,7 @@ from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_brea
 from task.errors import Malformed, TargetError
 from task.model import Files, Grouping, Wishes
 from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
-from task.repository_config.freezes import check_schedule, seconds_of, zone_of
+from task.repository_config.freezes import schedule, seconds_of, zone_of
 from task.repository_config.globs import name_glob, path_glob
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.text import is_address, is_name, shortened
@@ -195,7 +195,7 @@ class _Reader:
             return self._try(checked, otherwise) if key in fields else otherwise
 
         return Freeze(
-            read("schedule", _schedule, ""),
+            read("schedule", schedule, ""),
             read("duration", seconds_of, 0),
             read("timeZone", zone_of, zone_of("UTC")),
             " ".join(read("reason", str, "").split()),
@@ -244,7 +244,7 @@ class _Reader:
         template = read(commit, "commit.", "template", self._path)
         if template:
             self._templates.setdefault(template, self._line(commit["template"]))
-        lists = {key: read(requests, "pullRequests.", key, self._labels_or_people) for key in _LISTS}
+        lists = {key: read(requests, "pullRequests.", key, partial(self._texts, most=MOST_ITEMS)) for key in _LISTS}
         return Wishes(
             author_name=read(commit, "commit.", "authorName", self._name),
             author_email=read(commit, "commit.", "authorEmail", self._address),
@@ -355,9 +355,6 @@ class _Reader:
         each = (self._try(partial(self._text_of, one, f"an entry of {what}"), "") for one in items)
         return tuple(dict.fromkeys(each))
 
-    def _labels_or_people(self, node: Node, what: str) -> tuple[str, ...]:
-        return self._texts(node, what, MOST_ITEMS)
-
     def _text_of(self, node: Node, what: str) -> str:
         found = resolved(self._document, node)
         if found.kind == "scalar" and found.style and not found.value.strip():
@@ -379,8 +376,3 @@ class _Reader:
 
     def _wrong(self, node: Node, what: str, hint: str) -> TargetError:
         return TargetError(f"line {self._line(node)}: {what}", hint=hint)
-
-
-def _schedule(text: str) -> str:
-    check_schedule(text)
-    return text

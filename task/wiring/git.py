@@ -19,7 +19,7 @@ from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.once import once
 from task.output.log import Log
-from task.process_bounds import SPARE, Bounds, memory_of_step
+from task.processes.bounds import SPARE, Bounds, memory_of_step
 from task.settings import GIT_SECRETS, AccessOptions, CommitOptions, Settings
 from task.urls import without_login
 

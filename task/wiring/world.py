@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 from task import shutdown
@@ -63,7 +63,8 @@ class RealWorld(World):
         self._registry = once(self._open_registry)
         if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
             self._registry()  # fail at once if something given is wrong
-        self._lineage, self._lineage_lock = once(self._open_lineage), threading.Lock()
+        self._lineage = once(lambda: self._opened.enter_context(closing(Lineage(self._git.git()))))
+        self._lineage_lock = threading.Lock()
         self._keys = once(self._open_keys)
         if settings.forge.forge or settings.forge.forge_token_file:
             self._forges()  # fail at once if something given is wrong
@@ -149,11 +150,6 @@ class RealWorld(World):
         if kin.why:
             self._log("warning", f"the order of {new[:12]} and {old[:12]} is not known: {kin.why}")
         return str(kin.order)
-
-    def _open_lineage(self) -> Lineage:
-        found = Lineage(self._git.git())
-        self._opened.callback(found.close)
-        return found
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return what the registries say about images."""

@@ -13,7 +13,7 @@ from task.errors import SourceError, UnreachableError, UsageError
 from task.git.command import Git
 from task.git.environment import clean_environment
 from task.git.failed import GitEnded, GitFailed
-from task.process_bounds import Clock
+from task.processes.bounds import Clock
 
 FILE = frozenset({"file"})
 HOSTS = {

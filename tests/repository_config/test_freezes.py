@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from task.errors import Malformed
 from task.repository_config.config import Freeze, in_force
-from task.repository_config.freezes import check_schedule, seconds_of, window, zone_of
+from task.repository_config.freezes import schedule as check
+from task.repository_config.freezes import seconds_of, window, zone_of
 
 BERLIN = "Europe/Berlin"
 WEEKEND = ("0 18 * * 5", "62h", BERLIN)
@@ -138,7 +139,7 @@ def test_no_time_zone(text: str) -> None:
 )
 def test_no_schedule(text: str) -> None:
     with pytest.raises(Malformed):
-        check_schedule(text)
+        check(text)
 
 
 fields = st.text(alphabet="0123456789*/,-L#WMONJA", min_size=1, max_size=18)
@@ -148,7 +149,7 @@ fields = st.text(alphabet="0123456789*/,-L#WMONJA", min_size=1, max_size=18)
 def test_any_schedule_is_refused_or_answers_at_once(parts: list[str]) -> None:
     schedule = " ".join(parts)
     try:
-        check_schedule(schedule)
+        check(schedule)
     except Malformed:
         return
     began = time.process_time()

@@ -18,8 +18,8 @@ from task.git.failed import GitEnded, GitFailed
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
 from task.git.repository.objects import Objects
-from task.process_bounds import Clock
-from task.process_watch import weight
+from task.processes.bounds import Clock
+from task.processes.watch import weight
 from task.retry import again
 from task.text import blanked, counted
 from task.urls import split, without_login

@@ -11,7 +11,7 @@ from task.errors import SourceError
 from task.model import Place
 from task.text import blanked
 
-FOLDER, SYMLINK, SUBMODULE = "040000", "120000", "160000"
+FOLDER = "040000"
 # Ten trees that each name the next one ten times represent ten billion files.
 MOST = 500_000
 LONGEST = 4096  # characters of a path; no checkout can have a longer one, so Argo CD cannot read it either

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from task.process_bounds import Bounds
+from task.processes.bounds import Bounds
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
 _LOOKS = 8  # how often the transfer is checked before it counts as stalled
