@@ -1,53 +1,27 @@
-"""What the contract says of `run` and `plan`, sentence by sentence, through the real command."""
+"""Where a whole run writes: the path, the target, the key and the alias, and what two entries share."""
 
-import json
-import os
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from support import Content, Link, Result, bare_repo, command, commit, git, image_update, show
+from runs import KUSTOMIZATION, PREFIX, WEB, application, arguments, manifest, target
+from support import Content, Link, Result, bare_repo, commit, git, image_update, show
 
-P = "argocd-image-updater.argoproj.io/"
-WEB = "ghcr.io/acme/web"
-KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n"
-BASE: dict[str, Content] = {"apps/a/kustomization.yaml": KUSTOMIZATION, "apps/b/kustomization.yaml": KUSTOMIZATION}
-DIGEST = "sha256:" + "a" * 64
+BASE: dict[str, Content] = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}
 
 
-def app(
-    name: str, repo: object, namespace: str = "argocd", path: str | None = None, **annotations: str
-) -> dict[str, Any]:
-    given = {
-        "image-list": f"web={WEB}",
-        **{key.replace("__", ".").replace("_", "-"): v for key, v in annotations.items()},
-    }
-    return {
-        "apiVersion": "argoproj.io/v1alpha1",
-        "kind": "Application",
-        "metadata": {"name": name, "namespace": namespace, "annotations": {P + key: v for key, v in given.items()}},
-        "spec": {
-            "source": {
-                "repoURL": str(repo),
-                "path": f"apps/{name}" if path is None else path,
-                "targetRevision": "main",
-            }
-        },
-    }
+def app(name: str, repo: Path, namespace: str = "argocd", path: str | None = None, **annotations: str) -> Any:
+    """An Application that is updated in its override file."""
+    made = application(name, repo, **annotations)
+    if "write_back_target" not in annotations:
+        del made["metadata"]["annotations"][f"{PREFIX}write-back-target"]
+    made["metadata"]["namespace"] = namespace
+    made["spec"]["source"]["path"] = f"apps/{name}" if path is None else path
+    return made
 
 
-def call(folder: Path, *apps: dict[str, Any], more: tuple[object, ...] = (), verb: str = "run") -> Result:
-    manifest = folder / "applications.yaml"
-    manifest.write_text(yaml.safe_dump_all(apps))
-    return on(manifest, *more, verb=verb)
-
-
-def on(source: object, *more: object, verb: str = "run", image: str = f"{WEB}:1.1.0", stdin: str = "") -> Result:
-    args = (verb, "--image", image, "--applications", source, "--allow-protocol", "file", "--output", "json", *more)
-    return image_update(*map(str, args), stdin=stdin)
+def call(folder: Path, *apps: dict[str, Any]) -> Result:
+    return image_update(*arguments(manifest(folder, *apps)))
 
 
 def ends(result: Result) -> list[tuple[str, str]]:
@@ -56,12 +30,6 @@ def ends(result: Result) -> list[tuple[str, str]]:
 
 def override(tag: str) -> str:
     return f"kustomize:\n  images:\n  - {WEB}:{tag}\n"
-
-
-@pytest.mark.parametrize("verb", ["run", "plan"])
-def test_a_failure_prints_one_json_text(tmp_path: Path, verb: str) -> None:
-    result = on(tmp_path / "nowhere", verb=verb)
-    assert (result.code, json.loads(result.stdout)["status"]) == (2, "failed")
 
 
 @pytest.mark.parametrize(
@@ -148,153 +116,6 @@ def test_one_target_named_twice_is_one_decision(tmp_path: Path) -> None:
     assert ends(result) == [("update", "admitted")]
 
 
-@pytest.mark.parametrize(
-    ("now", "event", "end"),
-    [
-        ("1.0.0", f"{WEB}:1.1.0", ("error", "registry")),
-        ("1.0.0", f"{WEB}:1.1.0@{DIGEST}", ("update", "admitted")),
-        (f"1.1.0@{DIGEST}", f"{WEB}:1.1.0", ("unchanged", "same")),
-        ("1.2.0", f"{WEB}:1.1.0", ("refuse", "not-newer")),
-    ],
-)
-def test_pin_digest_never_writes_without_a_digest(tmp_path: Path, now: str, event: str, end: tuple[str, str]) -> None:
-    repo = bare_repo(tmp_path, {**BASE, "apps/a/.argocd-source-a.yaml": override(now)})
-    manifest = tmp_path / "a.yaml"
-    manifest.write_text(yaml.safe_dump(app("a", repo)))
-    assert ends(on(manifest, "--pin-digest", image=event)) == [end]
-
-
-@pytest.mark.measured
-@pytest.mark.parametrize("option", ["--report", "--results-dir", "--dotenv"])
-def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(tmp_path: Path, option: str) -> None:
-    repo = bare_repo(tmp_path, BASE)
-    blocker = tmp_path / "file"
-    blocker.write_text("")
-    result = call(tmp_path, app("a", repo), more=(option, blocker / "below"))
-    assert (result.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
-    assert option in result.stderr
-
-
-def test_a_trailer_key_that_git_would_not_read_is_a_usage_error(tmp_path: Path) -> None:
-    result = call(tmp_path, app("a", bare_repo(tmp_path, BASE)), more=("--trailer", "Foo: bar=baz"))
-    assert (result.code, result.json["errors"][0]["rule"]) == (2, "usage")
-
-
-def test_what_runs_already_and_stands_nowhere_in_git_is_unchanged(tmp_path: Path) -> None:
-    running = {**app("a", bare_repo(tmp_path, BASE)), "status": {"summary": {"images": [f"{WEB}:1.1.0"]}}}
-    (decision,) = call(tmp_path, running).json["decisions"]
-    assert (decision["verdict"], decision["current"]) == ("unchanged", "1.1.0")
-    assert "live" in decision["because"]
-
-
-# Sources of Applications.
-
-
-def test_half_a_character_in_json_stops_nobody(tmp_path: Path) -> None:
-    repo = bare_repo(tmp_path, BASE)
-    broken = json.dumps(app("b", "file:///HALF", git_branch="HALF")).replace("HALF", "\\ud800")
-    listed = f'{{"kind": "List", "apiVersion": "v1", "items": [{broken}, {json.dumps(app("a", repo))}]}}'
-    result = on("-", stdin=listed)
-    assert [one["verdict"] for one in result.json["decisions"]] == ["update", "error"]
-
-
-def test_a_json_array_of_applications(tmp_path: Path) -> None:
-    assert on("-", stdin=json.dumps([app("a", bare_repo(tmp_path, BASE))])).json["counts"]["updated"] == 1
-
-
-def test_an_application_list_whose_items_lack_their_kind(tmp_path: Path) -> None:
-    item = {key: value for key, value in app("a", bare_repo(tmp_path, BASE)).items() if key in ("metadata", "spec")}
-    listed = {"kind": "ApplicationList", "apiVersion": "argoproj.io/v1alpha1", "items": [item]}
-    assert on("-", stdin=json.dumps(listed)).json["counts"]["updated"] == 1
-
-
-def test_no_application_at_all_is_said() -> None:
-    result = on("-")
-    assert (result.code, result.json["status"]) == (0, "unchanged")
-    assert "no Application" in result.stderr
-
-
-def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.yaml")
-    (tmp_path / "gone.yaml").symlink_to("nowhere")
-    (tmp_path / "a.yaml").write_text(yaml.safe_dump(app("a", bare_repo(tmp_path, BASE))))
-    result = on(tmp_path)
-    assert result.json["counts"]["updated"] == 1
-    assert [one["severity"] for one in result.json["errors"]] == ["warning", "warning"]  # the link, and the pipe
-
-
-@pytest.mark.parametrize(("closed", "end"), [("in/below", (0, 1)), ("in", (2, 0))])
-def test_a_folder_that_cannot_be_read(closed: str, end: tuple[int, int]) -> None:
-    """Below the one that is named it is a warning; the others count."""
-    with tempfile.TemporaryDirectory() as name:  # not below pytest's own folder, which is closed to others
-        folder = Path(name)
-        folder.chmod(0o755)
-        (folder / "in" / "below").mkdir(parents=True)
-        (folder / "in" / "a.yaml").write_text(yaml.safe_dump(app("a", bare_repo(folder, BASE))))
-        (folder / closed).chmod(0)
-        done = as_nobody(folder / "in")
-        (folder / closed).chmod(0o755)
-    report = json.loads(done.stdout)
-    assert (done.returncode, report["counts"]["updated"]) == end
-    assert str(folder / closed) in report["errors"][0]["message"]
-
-
-def as_nobody(source: Path) -> subprocess.CompletedProcess[str]:
-    """A plan by somebody for whom closed folders are closed: not root."""
-    change = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-    args = ["plan", "--image", f"{WEB}:1.1.0", "--allow-protocol", "file", "--output", "json", "--applications"]
-    trust = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
-    return subprocess.run(
-        [*change, command(), *args, str(source)],
-        env={**os.environ, **trust, "TMPDIR": "/tmp"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.measured
-def test_a_manifest_in_git_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
-    repo = bare_repo(tmp_path, BASE)
-    manifests: dict[str, Content] = {"argo/a.yaml": yaml.safe_dump(app("a", repo)), "argo/b.yaml": b"argoproj.io: \xff"}
-    apps = bare_repo(tmp_path, manifests, name="apps.git")
-    result = on(f"{apps}//argo")
-    assert result.json["counts"]["updated"] == 1
-    assert "b.yaml" in result.json["errors"][0]["message"]
-
-
-@pytest.mark.parametrize("namespace", ["a/b", "a\nb"])
-def test_a_namespace_that_is_none_is_a_warning(tmp_path: Path, namespace: str) -> None:
-    repo = bare_repo(tmp_path, BASE)
-    result = call(tmp_path, app("a", repo), app("b", repo, namespace))
-    assert [one["application"] for one in result.json["decisions"]] == ["argocd/a"]
-    assert "is not a valid namespace" in result.json["errors"][0]["message"]
-
-
-@pytest.mark.parametrize(
-    "annotations",
-    [
-        {},
-        {"image_list": f"one={WEB}:~1,two={WEB}:~2"},
-        {"write_back_target": "kustomization,kustomization:../b"},
-        {"write_back_target": "helmvalues:/nowhere/x.yaml"},
-        {"git_branch": "main:update-{{.SHA256}}"},
-        {"git_branch": "main:a..b"},
-        {"web__ignore_tags": "*"},
-        {"write_back_method": "argocd"},
-    ],
-)
-def test_plan_decides_as_run_does(tmp_path: Path, annotations: dict[str, str]) -> None:
-    repo = bare_repo(tmp_path, BASE)
-    apps = (app("a", repo, **annotations), app("b", repo), app("gone", repo))
-    planned = call(tmp_path, *apps, verb="plan")
-    done = call(tmp_path, *apps)
-    assert planned.json["decisions"] == done.json["decisions"]
-    assert planned.json["counts"] == done.json["counts"]
-    assert [one["tree"] for one in planned.json["commits"]] == [one["tree"] for one in done.json["commits"]]
-    assert planned.code == done.code
-
-
 def test_the_executable_bit_stays(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
     work = tmp_path / "work"
@@ -314,16 +135,128 @@ def test_an_alias_bomb_is_a_target_error(tmp_path: Path) -> None:
     assert ends(call(tmp_path, app("a", repo))) == [("error", "target")]
 
 
-def test_the_annotation_prefix_ends_with_a_slash_or_not(tmp_path: Path) -> None:
-    repo = bare_repo(tmp_path, BASE)
-    other = app("a", repo)
-    other["metadata"]["annotations"] = {"deploy.example.com/image-list": WEB}
-    for prefix in ("deploy.example.com", "deploy.example.com/"):
-        result = call(tmp_path, other, more=("--annotation-prefix", prefix), verb="plan")
-        assert ends(result) == [("update", "admitted")]
+def warnings(result: Result) -> list[str]:
+    told = [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
+    return [message for message in told if "is a first tag" not in message]  # a plan says so as well
 
 
-@pytest.mark.measured
-def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
-    result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
-    assert (result.code, result.stdout) == (2, "failed: nothing was done\n")
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("image.tga", "image.tag"),
+        ("imgae.tag", "image.tag"),
+        ("web.iamge.tag", "web.image.tag"),
+        ("image.tag", ""),
+        ("image.version", ""),
+        ("other.tag", ""),
+        ("image.tax", "image.tag"),
+        ("side.car", ""),
+    ],
+)
+def test_a_misspelt_key_is_a_warning_once(tmp_path: Path, key: str, near: str) -> None:
+    values = "image: {repository: x, tag: 1.0.0}\nweb:\n  image:\n    tag: 1.0.0\nside: {cars: {a: b}}\n"
+    repo = bare_repo(tmp_path, {"apps/a/values.yaml": values, "apps/a/Chart.yaml": "name: a\n"})
+    given = {"write_back_target": "helmvalues", "web.helm.image-tag": key}
+    apps = manifest(tmp_path, application("a", repo, **given))
+    for more in (["--dry-run"], []):
+        result = image_update(*arguments(apps, *more))
+        assert result.code == 0
+        said = f"{key} is not in apps/a/values.yaml, and is added to it; the file has {near}"
+        assert warnings(result) == ([said] if near else [])
+    assert warnings(image_update(*arguments(apps))) == []  # the key is there now
+
+
+@pytest.mark.parametrize(
+    ("file", "value_files", "warned"),
+    [
+        ("values.yml", [], True),
+        ("values.yaml", [], False),  # Helm reads it by itself
+        ("prod.yaml", ["prod.yaml"], False),
+        ("prod.yaml", ["/apps/a/prod.yaml"], False),
+        ("prod.yaml", ["../prod.yaml"], True),
+    ],
+)
+def test_a_values_file_that_nobody_reads_is_not_created_without_a_word(
+    tmp_path: Path, file: str, value_files: list[str], warned: bool
+) -> None:
+    repo = bare_repo(tmp_path, {"apps/a/Chart.yaml": "name: a\n"})
+    app = application("a", repo, write_back_target=f"helmvalues:{file}")
+    app["spec"]["source"]["helm"] = {"valueFiles": value_files}
+    apps = manifest(tmp_path, app)
+    said = f"apps/a/{file} does not exist, and is created; no source of the Application names it in valueFiles"
+    for more in (["--dry-run"], []):
+        assert warnings(image_update(*arguments(apps, *more))) == ([said] if warned else [])
+    assert warnings(image_update(*arguments(apps))) == []
+
+
+CART = "ghcr.io/acme/cart"
+VALUES = "apps/a/values.yaml"
+KEY = {"write_back_target": "helmvalues", "web.helm.image_tag": "image.tag", "cart.helm.image_tag": "image.tag"}
+BOTH = f"{WEB}:1.1.0 {CART}:2.0.0"
+
+
+def applications(repo: Path, case: str) -> list[dict[str, Any]]:
+    if case == "one Application":
+        return [application("a", repo, image_list=f"web={WEB}, cart={CART}", **KEY)]
+    two = [
+        application(name, repo, image_list=f"{alias}={alias_image}", **KEY)
+        for name, alias, alias_image in (("a", "web", WEB), ("b", "cart", CART))
+    ]
+    two[1]["spec"]["source"]["path"] = "apps/a"
+    return two
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+@pytest.mark.parametrize("case", ["one Application", "two Applications"])
+def test_the_second_image_is_an_error_and_does_not_replace_the_first(tmp_path: Path, case: str, command: str) -> None:
+    repo = bare_repo(tmp_path, {"apps/a/Chart.yaml": "name: a\n", VALUES: "image:\n  tag: 1.0.0\n"})
+    apps = manifest(tmp_path, *applications(repo, case))
+    done = image_update(command, *arguments(apps, image=BOTH)[1:])
+    assert done.code == 3
+    # `cart` comes before `web` in the order of the entries of one Application
+    first, second = done.json["decisions"]
+    written, refused = (first, second) if first["verdict"] == "update" else (second, first)
+    assert (refused["verdict"], refused["rule"]) == ("error", "target")
+    assert refused["because"].startswith(f"{VALUES}: image.tag gets {written['candidate']} for ")
+    assert written["image"] in refused["because"]
+    if command == "run":
+        assert show(repo, "main", VALUES) == f"image:\n  tag: {written['candidate']}\n"
+
+
+def test_two_applications_may_write_the_same_version_to_one_place(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, {"apps/a/Chart.yaml": "name: a\n", VALUES: "image:\n  tag: 1.0.0\n"})
+    apps = applications(repo, "two Applications")
+    apps[1]["metadata"]["annotations"] = apps[0]["metadata"]["annotations"]
+    done = image_update(*arguments(manifest(tmp_path, *apps)))
+    assert (done.code, done.json["counts"]["updated"]) == (0, 2)
+    assert show(repo, "main", VALUES) == "image:\n  tag: 1.1.0\n"
+
+
+TARGETS = {
+    "kustomization": (
+        "apps/a/kustomization.yaml",
+        "images:\n- name: web\n  newName: {0}\n  newTag: {1}\n- name: web-db\n  newName: {0}\n  newTag: {2}\n",
+    ),
+    "": ("apps/a/.argocd-source-a.yaml", "kustomize:\n  images:\n  - web={0}:{1}\n  - web-db={0}:{2}\n"),
+    "manifests": (
+        "apps/a/pods.yaml",
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: web-db:{2}\n  - image: web:{1}\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_alias_has_its_own_tag(tmp_path: Path, target: str) -> None:
+    path, text = TARGETS[target]
+    beside = {"apps/a/kustomization.yaml": "resources: []\n"}
+    repo = bare_repo(tmp_path, {**beside, path: text.format(WEB, "1.0.0", "1.0.0")})
+    given = {"image_list": f"app={WEB}:~1.0, db={WEB}:^1", "write_back_target": target}
+    key = "manifests" if target == "manifests" else "kustomize"
+    names = {f"app.{key}.image_name": "web", f"db.{key}.image_name": "web-db"}
+    apps = manifest(tmp_path, application("a", repo, **given, **names))
+    for tag, ours, theirs in [("1.1.0", "1.0.0", "1.1.0"), ("1.0.1", "1.0.1", "1.1.0"), ("1.2.0", "1.0.1", "1.2.0")]:
+        first = image_update(*arguments(apps, image=f"{WEB}:{tag}"))
+        assert first.code == 0, first.stderr
+        assert show(repo, "main", path) == text.format(WEB, ours, theirs)
+        again = image_update(*arguments(apps, image=f"{WEB}:{tag}")).json
+        assert (again["status"], again["commits"]) == ("unchanged", [])
