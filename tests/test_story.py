@@ -519,7 +519,7 @@ def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
     hook = repo / "hooks" / "update"
     hook.write_text(MOVES_THE_BRANCH)
     hook.chmod(0o755)
-    result = run(write(tmp_path, application("a", repo)), "--deadline", "2")
+    result = run(write(tmp_path, application("a", repo)), "--deadline", "0.5")
     assert (result.code, rules(result)) == (75, {"argocd/a": "contended"})
 
 
