@@ -1,6 +1,6 @@
 """A rollback stays, a hold holds, a release applies what waited: from the command line to the branch.
 
-What is decided, event after event, is in tests/pipeline/test_by_hand.py.
+What is decided, event after event, is in tests/deciding/test_by_hand.py.
 """
 
 import re

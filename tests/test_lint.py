@@ -1,3 +1,5 @@
+"""What `lint` finds in annotations and resources, and what it prints."""
+
 import json
 from dataclasses import replace
 from pathlib import Path

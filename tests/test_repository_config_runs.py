@@ -1,6 +1,6 @@
 """The repository's own config, from the command line to the branch: one story for each thing that it changes.
 
-Which rule decides what is in tests/repository_config and tests/pipeline/test_governed.py.
+Which rule decides what is in tests/repository_config and tests/landing/test_governed.py.
 """
 
 import json

@@ -1,3 +1,5 @@
+"""YAML documents: what is read of them, where each begins, and that hostile ones stay bounded."""
+
 import json
 import time
 

@@ -1,3 +1,5 @@
+"""Which forge a repository's URL belongs to, and where its API is."""
+
 from dataclasses import replace
 
 import pytest

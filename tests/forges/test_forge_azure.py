@@ -1,3 +1,5 @@
+"""Pull requests of Azure DevOps."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

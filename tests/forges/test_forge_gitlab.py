@@ -1,3 +1,5 @@
+"""Merge requests of GitLab."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

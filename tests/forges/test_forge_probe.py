@@ -1,3 +1,5 @@
+"""How a host of which nobody said what it is is asked for its forge."""
+
 import threading
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""What a run says if a forge refuses a request."""
+
 import json
 from typing import Any
 

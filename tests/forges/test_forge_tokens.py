@@ -1,3 +1,5 @@
+"""Which token a forge gets, and which host gets none."""
+
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""The title, body and branch of a pull request, and what a run reads from them again."""
+
 import re
 import subprocess
 from collections.abc import Sequence
@@ -27,13 +29,13 @@ from task.forges.proposal import (
     title,
 )
 from task.forges.proposed_builds import packed
+from task.forges.table import FORGES
 from task.model import Build, Image, Proposed, Written
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, commit_message
 
 DIGEST = "sha256:" + "a" * 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-FORGES = ("github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure")
 
 
 def change(new: str = "1.4.3", old: str = "1.4.2", name: str = "ghcr.io/acme/api", **more: Any) -> Change:
@@ -176,7 +178,7 @@ def test_what_others_write_is_code(text: str) -> None:
     assert all(char.isprintable() or char in "\n\u200b" for char in outside)
 
 
-@given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(FORGES))
+@given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(sorted(FORGES)))
 def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
     apps = [app(change(new=value, old=value), name=value)]
     shown = body(Content(apps, text, Links(value, f"https://x.example/{value}")), forge)

@@ -21,12 +21,10 @@ from task.kubernetes.kubeconfig import Plugin, Server
 from task.processes.environment import child_environment
 from task.registry import login_programs
 from task.secret import Secret
+from task.settings import SECRETS
 
 SECRET = "s3cret"
-OURS = [
-    "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_FORGE_TOKEN", "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "INPUT_GIT-TOKEN",
-    "IMAGE_UPDATE_CLOUDEVENT_TOKEN", "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_SSH_KEY",
-]  # fmt: skip
+OURS = [*(name for name in SECRETS if name.startswith("IMAGE_UPDATE_")), "INPUT_GIT-TOKEN"]
 THEIRS = [
     "ARGOCD_AUTH_TOKEN", "ARGOCD_OPTS", "DOCKER_AUTH_CONFIG",
     "GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_PAT", "ACTIONS_RUNTIME_TOKEN",
@@ -85,7 +83,8 @@ def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path
     signing = ("--signing-key", key, "--signing-format", "ssh", "--git-credentials-url", "https://git.example.com/")
     registry = ("--registry-username", "u", "--registry-credentials-for", "ghcr.io")
     environ = environ_of(tmp_path)
-    del environ["IMAGE_UPDATE_SSH_KEY"]  # is none
+    for name in ("IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY", "IMAGE_UPDATE_GIT_PASSWORD"):
+        del environ[name]  # the first two hold no key, and a token and a password are too much
     result = image_update(
         *arguments(manifest(tmp_path, application("web", repo)), *signing, *registry, "--allow-env", "REGISTRY"),
         env={**environ, "REGISTRY": f"u:{SECRET}"},

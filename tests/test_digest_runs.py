@@ -1,11 +1,11 @@
-"""A digest beside the tag, from the command line to the branch: no command is green over an old one."""
+"""A digest beside the tag in whole runs: it is written with the tag, and no command is green if an old one stays."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import WEB, application, arguments, manifest
-from support import Result, bare_repo, image_update, show
+from runs import WEB, application, arguments, manifest, repository
+from support import Result, bare_repo, commit, image_update, show
 
 OLD, NEW = (f"sha256:{letter * 64}" for letter in "ab")
 VALUES = f"image:\n  repository: {WEB}\n  tag: 1.4.2\n  digest: {OLD}\n"
@@ -30,7 +30,7 @@ def errors(result: Result) -> str:
 
 
 @pytest.mark.parametrize("target", ["helmvalues", "", "helmvalues:prod.yaml"])
-def test_every_command_tells_it(tmp_path: Path, target: str) -> None:
+def test_every_command_tells_of_an_old_digest_beside_the_tag(tmp_path: Path, target: str) -> None:
     repo, apps = scene(tmp_path, write_back_target=target, **KEYS)
     before = show(repo, "main", "apps/web/values.yaml")
     given = arguments(apps, "--image-digest", NEW, image=f"{WEB}:1.5.0")
@@ -58,7 +58,7 @@ def test_every_command_tells_it(tmp_path: Path, target: str) -> None:
         {"values": f"image: {{digest: '{OLD}'}}"},
     ],
 )
-def test_the_spec_counts(tmp_path: Path, helm: dict[str, Any]) -> None:
+def test_a_digest_in_the_spec_counts_as_well(tmp_path: Path, helm: dict[str, Any]) -> None:
     _, apps = scene(tmp_path, VALUES.replace(OLD, '""'), helm, **KEYS)
     result = image_update(*arguments(apps, image=f"{WEB}:1.5.0"))
     assert result.code == 3
@@ -105,3 +105,20 @@ def test_a_shared_value_changes_with_a_warning(tmp_path: Path) -> None:
             ["apps/web/values.yaml: by an anchor, this also changes worker.tag"],
         )
     assert show(repo, "main", "apps/web/values.yaml") == values.replace("1.4.2", "1.5.0")
+
+
+@pytest.mark.parametrize(
+    ("now", "event", "end"),
+    [
+        ("1.0.0", f"{WEB}:1.1.0", ("error", "registry")),
+        ("1.0.0", f"{WEB}:1.1.0@{OLD}", ("update", "admitted")),
+        (f"1.1.0@{OLD}", f"{WEB}:1.1.0", ("unchanged", "same")),
+        ("1.2.0", f"{WEB}:1.1.0", ("refuse", "not-newer")),
+    ],
+)
+def test_pin_digest_never_writes_without_a_digest(tmp_path: Path, now: str, event: str, end: tuple[str, str]) -> None:
+    repo = repository(tmp_path, "a")
+    commit(repo, {"apps/a/.argocd-source-a.yaml": f"kustomize:\n  images:\n  - {WEB}:{now}\n"})
+    apps = manifest(tmp_path, application("a", repo, write_back_target=""))
+    (decision,) = image_update(*arguments(apps, "--pin-digest", image=event)).json["decisions"]
+    assert (decision["verdict"], decision["rule"]) == end

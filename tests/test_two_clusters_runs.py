@@ -1,6 +1,6 @@
-"""Two Argo CDs share a repository and an Application's name, but no memory: from the command line to the branch.
+"""Two Argo CDs share a repository and an Application's name, but no memory.
 
-What is decided, event after event, is in tests/pipeline/test_memory_of_two_clusters.py.
+What is decided, event after event, is in tests/deciding/test_memory_of_two_clusters.py.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What landed is told as far as it can be, whatever cannot be written any more."""
+"""Outputs that cannot be written: a run that has pushed still tells what landed, as far as it can."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_a_log_that_nobody_takes_stops_no_run(scene: Scene, broken: Broken) -> N
     scene.tells_what_landed()
 
 
-@pytest.mark.parametrize("streams", ["<&-", ">&- 2>&-", "<&- >&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("streams", ["<&-", "<&- >&- 2>&-"])
 def test_streams_may_be_closed(scene: Scene, streams: str) -> None:
     closed = ["sh", "-c", f'exec "$0" "$@" {streams}', command(), *scene.arguments(*WARNED)]
     assert subprocess.run(closed, check=False).returncode == 0
@@ -156,3 +156,13 @@ def test_updated_means_that_an_image_was_written(scene: Scene) -> None:
     assert told == ["false", git(scene.repo, "rev-parse", "main"), "0"]
     image_update("release", "web", *given)
     scene.tells_what_landed()
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("option", ["--report", "--results-dir", "--dotenv"])
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(tmp_path: Path, option: str) -> None:
+    repo, blocker = repository(tmp_path, "a"), tmp_path / "file"
+    blocker.write_text("")
+    result = image_update(*arguments(manifest(tmp_path, application("a", repo)), option, blocker / "below"))
+    assert (result.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
+    assert option in result.stderr

@@ -1,4 +1,4 @@
-"""The fault matrix, second half: what happens on the way, or here. Each row: exit code, words, and a rerun."""
+"""Connections, disks and clocks that fail: the exit code and words of each fault, and a rerun that finishes the job."""
 
 import os
 import resource

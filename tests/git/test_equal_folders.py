@@ -1,4 +1,4 @@
-"""Folders with the same content have the same id. Whatever is asked for, none of them may be lost on the way.
+"""Folders with the same content have the same id, and each of them is read and written.
 
 Git 2.39 loses a tree of a fetch by id with a filter of trees, where it is also a child of another one asked for.
 """
@@ -31,7 +31,7 @@ def update(url: str, paths: list[str]) -> str:
 
 
 @pytest.mark.parametrize("depth_of_tree_filters", ["0", "100"])
-def test_two_environments_of_which_one_lies_in_a_team(tmp_path: Path, depth_of_tree_filters: str) -> None:
+def test_a_folder_and_its_equal_one_level_deeper_are_both_read(tmp_path: Path, depth_of_tree_filters: str) -> None:
     repo = bare_repo(tmp_path, {"dev/values.yaml": "tag: 1\n", "team-a/dev/values.yaml": "tag: 1\n"})
     git(repo, "config", "uploadpackfilter.tree.maxDepth", depth_of_tree_filters)
     git(repo, "config", "http.receivepack", "true")
@@ -49,7 +49,7 @@ PATHS = st.lists(st.sampled_from(["dev", "prod", "a", "b"]), max_size=3).map("/"
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.data())
-def test_any_repository_of_look_alike_folders(data: st.DataObject) -> None:
+def test_any_repository_with_equal_folders(data: st.DataObject) -> None:
     folders = data.draw(st.sets(PATHS, min_size=2, max_size=8))
     paths = sorted(f"{folder}/{name}".lstrip("/") for folder in folders for name in FILES)
     texts = data.draw(st.lists(st.sampled_from(["1\n", "2\n"]), min_size=len(paths), max_size=len(paths)))

@@ -5,7 +5,7 @@ Without Git: what a run decides and writes, on files in memory, event after even
 
 import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -30,21 +30,17 @@ ANCESTRY = {
 }
 
 
-def version(strategy: str, number: int) -> str:
-    return {
-        "semver": f"1.{number}.0",
-        "alphabetical": f"2026-11-{number:02}",
-        "newest-build": f"main-{(number * 7) % 5}{number}",  # in no order
-        "digest": f"live@sha256:{number:064x}",
-    }[strategy]
-
-
-def build(kind: str, number: int) -> Build:
-    return {
-        "sequence": Build(sequence=number + 8),
-        "ancestry": Build(commit=COMMITS[number], repository="https://x/y"),
-        "created": Build(created=f"2026-11-{number:02}T06:00:00Z"),
-    }[kind]
+VERSIONS: dict[str, Callable[[int], str]] = {
+    "semver": lambda number: f"1.{number}.0",
+    "alphabetical": lambda number: f"2026-11-{number:02}",
+    "newest-build": lambda number: f"main-{(number * 7) % 5}{number}",  # in no order
+    "digest": lambda number: f"live@sha256:{number:064x}",
+}
+BUILDS: dict[str, Callable[[int], Build]] = {
+    "sequence": lambda number: Build(sequence=number + 8),
+    "ancestry": lambda number: Build(commit=COMMITS[number], repository="https://x/y"),
+    "created": lambda number: Build(created=f"2026-11-{number:02}T06:00:00Z"),
+}
 
 
 def subscription(strategy: str) -> Subscription:
@@ -71,8 +67,8 @@ def start() -> dict[str, File]:
     return {target("a"): File(old), "apps": File("", "040000"), "apps/a": File("", "040000")}
 
 
-@pytest.mark.parametrize("kind", ["sequence", "ancestry", "created"])
-@pytest.mark.parametrize("strategy", ["semver", "alphabetical", "newest-build", "digest"])
+@pytest.mark.parametrize("kind", BUILDS)
+@pytest.mark.parametrize("strategy", VERSIONS)
 def test_the_newest_of_five_builds_wins_in_all_120_orders(strategy: str, kind: str) -> None:
     sub = subscription(strategy)
 
@@ -81,22 +77,22 @@ def test_the_newest_of_five_builds_wins_in_all_120_orders(strategy: str, kind: s
         if not order:
             return start()
         *before, last = order
-        return after(left_by(*before), sub, version(strategy, last), build(kind, last))[1]
+        return after(left_by(*before), sub, VERSIONS[strategy](last), BUILDS[kind](last))[1]
 
     for order in itertools.permutations(range(1, 6)):
-        assert version(strategy, 5).rpartition("@")[2] in left_by(*order)[target("a")].text, order
+        assert VERSIONS[strategy](5).rpartition("@")[2] in left_by(*order)[target("a")].text, order
 
 
-@pytest.mark.parametrize("strategy", ["semver", "alphabetical", "newest-build", "digest"])
+@pytest.mark.parametrize("strategy", VERSIONS)
 def test_replays_change_nothing_whatever_came_before(strategy: str) -> None:
     sub, chance = subscription(strategy), random.Random(7)  # noqa: S311 - the same plays each time
     for _ in range(50):
         files = start()
-        seen = [(number, build("sequence", number)) for number in chance.sample(range(1, 9), 6)]
+        seen = [(number, BUILDS["sequence"](number)) for number in chance.sample(range(1, 9), 6)]
         for number, identity in seen:
-            _, files = after(files, sub, version(strategy, number), identity)
+            _, files = after(files, sub, VERSIONS[strategy](number), identity)
         for number, identity in chance.choices(seen, k=6):
-            rule, new = after(files, sub, version(strategy, number), identity)
+            rule, new = after(files, sub, VERSIONS[strategy](number), identity)
             assert new == files
             assert rule in ("superseded", "not-newer", "same")
 
@@ -107,8 +103,8 @@ def test_without_an_identity_what_arrives_last_wins(strategy: str) -> None:
     for order in itertools.permutations(range(1, 5)):
         files = start()
         for number in order:
-            _, files = after(files, sub, version(strategy, number), Build())
-        assert version(strategy, order[-1]).rpartition("@")[2] in files[target("a")].text
+            _, files = after(files, sub, VERSIONS[strategy](number), Build())
+        assert VERSIONS[strategy](order[-1]).rpartition("@")[2] in files[target("a")].text
         assert len(files) == len(start())  # nothing is there to be remembered
 
 

@@ -1,4 +1,4 @@
-"""What Argo CD's repository secrets say of a server holds for a repoURL with and without `.git`, and for templates."""
+"""Secrets for repositories, in whole runs: Argo CD's own, with and without `.git`, and those of Applications."""
 
 import base64
 from collections.abc import Iterator
@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import app, kubeconfig
-from clusters import run as run_command
+from clusters import app, in_cluster, kubeconfig, of_argo_cd, run
 from fakes.kubernetes_api import APPLICATIONS, SECRETS, KubernetesApi, running
 from git_servers import git_server
 from http_proxy import http_proxy
-from runs import repository, target
+from runs import application, arguments, manifest, repository, target
 from serving import certificate
-from support import Result, git, show
+from support import Result, git, image_update, show
 
 TOKEN = "b3arer-t0ken"
 # (the kind of secret, the end of its URL, the end of the Application's)
@@ -26,19 +25,6 @@ ENDS = [
     ("repo-creds", "", "repo"),
 ]
 IN_GIT = [row for row in ENDS if row[2].endswith(".git")]
-
-
-def of_argo_cd(url: str, kind: str = "repository", **data: str) -> dict[str, Any]:
-    """A secret of Argo CD's own."""
-    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in {"url": url, **data}.items()}
-    labels = {"argocd.argoproj.io/secret-type": kind}
-    return {"metadata": {"name": f"{kind}-1", "namespace": "argocd", "labels": labels}, "data": encoded}
-
-
-def in_cluster(folder: Path, api: KubernetesApi, url: str, *more: str | Path) -> Result:
-    """A run for one Application of a cluster with that repository."""
-    api.add(APPLICATIONS, app("web", url))
-    return run_command("--applications", "cluster", "--kubeconfig", kubeconfig(folder, api), *more)
 
 
 @pytest.fixture
@@ -119,3 +105,64 @@ def test_the_proxy_of_one_repository_is_no_others(tmp_path: Path, repo: Path, ap
         landed(repo, in_cluster(tmp_path, api, f"{server.url}repo.git"))
     assert proxy.seen
     assert not [one for one in proxy.seen if "second" in one]
+
+
+PLATFORM = "pl4tform-t0ken"
+OWN = {"username": "mine", "password": "s3cret-mine"}
+
+
+def named(name: str, namespace: str, **data: str) -> dict[str, Any]:
+    """A secret that a team made for itself."""
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"metadata": {"name": name, "namespace": namespace}, "data": encoded}
+
+
+@pytest.mark.parametrize("own", [OWN, {"bearerToken": "s3cret-mine"}], ids=["password", "bearer"])
+@pytest.mark.parametrize("accepted", [True, False])
+def test_an_unchecked_server_is_told_no_login_of_the_platform(
+    tmp_path: Path, api: KubernetesApi, own: dict[str, str], accepted: bool
+) -> None:
+    """Whoever chooses the proxy and has no certificate checked, reads along."""
+    repo = repository(tmp_path, "web")
+    git(repo, "config", "http.receivepack", "true")
+    home = tmp_path / "home"
+    home.mkdir()
+    with git_server(tmp_path, certificate(tmp_path)) as server:
+        if "password" in own:
+            server.logins = {"mine": "s3cret-mine" if accepted else "other"}
+        else:
+            server.bearer = "s3cret-mine" if accepted else "other"
+        host = server.url.rstrip("/")
+        (home / ".netrc").write_text(f"machine 127.0.0.1 login netrc password {PLATFORM}\n")
+        (home / ".git-credentials").write_text(f"https://stored:{PLATFORM}@{host.partition('://')[2]}\n")
+        (home / "askpass").write_text(f"#!/bin/sh\necho {PLATFORM}\n")
+        (home / "askpass").chmod(0o755)
+        (home / ".gitconfig").write_text(
+            f'[http "{host}/"]\n\textraHeader = X-Platform: {PLATFORM}\n\tcookieFile = {home}/cookies\n'
+            f'[credential "{host}"]\n\thelper = store\n[core]\n\taskPass = {home}/askpass\n'
+        )
+        (home / "cookies").write_text(f"127.0.0.1\tFALSE\t/\tTRUE\t0\tsession\t{PLATFORM}\n")
+        api.add(SECRETS, named("git", "team", **own, insecure="true"))
+        api.add(APPLICATIONS, app("web", f"{server.url}repo.git", "team", write_back_method="git:secret:team/git"))
+        env = {"HOME": str(home), "GIT_ASKPASS": str(home / "askpass")}
+        result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api), env=env)
+        told = server.told
+    assert result.code == (0 if accepted else 4), result.stderr
+    assert ("newTag: 1.1.0" in show(repo, "main", target("web"))) is accepted
+    assert [one for one in told if PLATFORM in one] == []
+
+
+def test_a_secret_that_is_not_read_is_named_once(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a", "b")
+    secret = "git:secret:argocd/git-creds"
+    apps = manifest(tmp_path, *(application(name, repo, write_back_method=secret) for name in ("a", "b")))
+    ended = image_update(*arguments(apps))
+    assert (ended.code, ended.json["counts"]["updated"]) == (0, 2)
+    told = [line for line in ended.stderr.splitlines() if "git-creds" in line]
+    assert len(told) == 1
+    assert "git:secret:argocd/git-creds, which argocd/a names, is read only with --applications cluster" in told[0]
+
+
+def test_nothing_is_said_if_no_secret_is_named(tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("a", repository(tmp_path, "a"), write_back_method="git"))
+    assert "--applications cluster" not in image_update(*arguments(apps)).stderr

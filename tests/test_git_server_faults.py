@@ -1,4 +1,4 @@
-"""The fault matrix, first half: what a server says. Each row: exit code, words, and a rerun that finishes the job."""
+"""What a Git server may say to a push: the exit code and words of each answer, and a rerun that finishes the job."""
 
 import signal
 import sys

@@ -1,14 +1,12 @@
-"""Mistakes that would go unnoticed: annotations without effect, untracked images, unknown names and variables."""
+"""Mistakes that would go unnoticed: annotations without effect, untracked images, and unknown names."""
 
 import pytest
 
 from task.annotations.subscription import subscribe
-from task.cli.strange_variables import strange_variables
 from task.image import parse_image
 from task.model import Application, Image, Source
 from task.pipeline.match import asks_for_images
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
-from task.settings import SECRETS
 
 WEB = parse_image("ghcr.io/acme/web:1.1.0")
 SOURCE = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
@@ -195,39 +193,3 @@ def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:
     assert [one.severity for one in problems] == ([severity] if severity else [])
     assert all(words in one.hint and repr(name) in one.message for one in problems)
     assert [one.severity for one in unknown_names((name,), HERE, strict=True)] == (["error"] if severity else [])
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("IMAGE_UPDATE_PULLREQUEST", "IMAGE_UPDATE_PULL_REQUEST"),
-        ("IMAGE_UPDATE_REQUEST_PULL", "IMAGE_UPDATE_PULL_REQUEST"),
-        ("IMAGE_UPDATE_GIT_TOKN", "IMAGE_UPDATE_GIT_TOKEN"),
-        ("IMAGE_UPDATE_Wait", "IMAGE_UPDATE_WAIT"),
-        ("IMAGE_UPDATE_COLOUR_OF_THE_SKY", ""),
-        ("IMAGE_UPDATE_", ""),
-    ],
-)
-def test_a_variable_that_nobody_reads(name: str, near: str) -> None:
-    (problem,) = strange_variables({name: "s3cret", "PATH": "/bin"})
-    assert problem.message == f"the variable {name} is not read"
-    assert (problem.severity, f"did you mean {near}?" == problem.hint) == ("warning", bool(near))
-    assert "s3cret" not in str(problem)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "IMAGE_UPDATE_IMAGE", "IMAGE_UPDATE_HTML", "IMAGE_UPDATE_REQUIRE_MATCH", *SECRETS,
-        "IMAGE_UPDATE_RESULT_STATUS", "IMAGE_UPDATE_RESULT_", "IMAGE_UPDATE_SERVICE_HOST", "IMAGE_UPDATE_SERVICE_PORT",
-        "IMAGE_UPDATE_SERVICE_PORT_HTTP_WEB", "IMAGE_UPDATE_PORT", "IMAGE_UPDATE_PORT_80_TCP",
-        "IMAGE_UPDATE_PORT_53_UDP_ADDR", "IMAGE_UPDATE_PORT_9_SCTP_PORT", "IMAGE_UPDATE_DOCS_SERVICE_HOST",
-        "IMAGE_UPDATER_X",
-    ],
-)  # fmt: skip
-def test_a_variable_that_somebody_reads_or_kubernetes_makes(name: str) -> None:
-    assert strange_variables({name: "x"}) == ()
-
-
-def test_an_empty_variable_counts_as_unset() -> None:
-    assert strange_variables({"IMAGE_UPDATE_NONSENSE": " "}) == ()

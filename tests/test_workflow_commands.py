@@ -1,4 +1,4 @@
-"""Whole runs among hostile Applications, files and servers: a CI system's runner obeys nothing that they name."""
+"""Texts of others that look like commands of a CI system: no runner obeys them, wherever a whole run prints them."""
 
 import itertools
 import json
@@ -75,7 +75,7 @@ def unheard(result: Result, env: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "lint"])
 @pytest.mark.parametrize("turn", range(len(FORMS)))
-def test_a_folder_full_of_them(tmp_path: Path, command: str, turn: int) -> None:
+def test_no_hostile_application_is_obeyed(tmp_path: Path, command: str, turn: int) -> None:
     output, log, env = FORMS[turn]
     apps, summary = hostile(tmp_path, turn), tmp_path / "summary"
     given: list[str | Path] = [
@@ -107,7 +107,7 @@ def test_a_folder_full_of_them(tmp_path: Path, command: str, turn: int) -> None:
 
 
 @pytest.mark.parametrize(("output", "log", "env"), FORMS[2:4])
-def test_a_server_that_says_such_things(tmp_path: Path, output: str, log: str, env: Mapping[str, str]) -> None:
+def test_no_message_of_a_server_is_obeyed(tmp_path: Path, output: str, log: str, env: Mapping[str, str]) -> None:
     repo = repository(tmp_path, "web")
     said = r"::add-mask::x\n  ::set-output name=x::y\n##[x]\ntext ##[add-mask]x\n\033]0;x\007"
     hook(repo, "pre-receive", f"printf '{said}\\n' >&2; exit 1")
@@ -119,7 +119,7 @@ def test_a_server_that_says_such_things(tmp_path: Path, output: str, log: str, e
 
 
 @pytest.mark.parametrize("text", ["::add-mask::x", "\u00a0::x::", "a ##[x]", "a\n::error::b"])
-def test_an_option_that_says_such_things(text: str) -> None:
+def test_no_option_is_obeyed(text: str) -> None:
     for given in (["run", "--image", text, "--applications", "x"], ["plan", f"--{text}"], ["wait", text]):
         done = image_update(*given, env=ACTIONS)
         assert done.code == 2, done.stderr

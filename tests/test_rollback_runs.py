@@ -1,4 +1,4 @@
-"""`rollback --to` a tag that nobody knows: a typo is not written and held; what cannot be found out is a warning."""
+"""What `rollback --to` finds in the history, and what it does with a tag that neither Git nor the registry knows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +7,123 @@ from typing import Any
 import pytest
 from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
-from runs import application, manifest, target
+from runs import WEB, application, manifest, repository, target
 from support import Result, bare_repo, commit, git, image_update, show
 
 DIGEST = "sha256:" + "a" * 64
+
+
+def text(tag: str, prefix: str = "") -> str:
+    return f"{prefix}resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: {tag}\n"
+
+
+def roll_back(apps: Path, to: str = "previous", code: int = 0) -> Any:
+    given = ("--applications", str(apps), "--allow-protocol", "file", "--output", "json")
+    result = image_update("rollback", "a", "--to", to, *given)
+    assert result.code == code, result.stderr
+    return result.json
+
+
+def value(repo: Path, path: str = target("a")) -> str:
+    return show(repo, "main", path).partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+
+
+def scene(folder: Path, *texts: str) -> tuple[Path, Path]:
+    """A repository with these texts, one commit after the other, and its Application."""
+    repo = repository(folder, "a")
+    for one in texts:
+        commit(repo, {target("a"): one})
+    return repo, manifest(folder, application("a", repo))
+
+
+def test_after_a_revert_the_previous_version_is_what_was_reverted(tmp_path: Path) -> None:
+    repo, apps = scene(tmp_path, text("1.1.0"), text("1.2.0"), text("1.1.0"))
+    roll_back(apps)
+    assert value(repo) == "1.2.0"
+
+
+def test_commits_that_leave_the_value_are_passed_over(tmp_path: Path) -> None:
+    repo, apps = scene(tmp_path, text("1.1.0"), text("1.2.0"), text("1.2.0", "# a note\n"), text("1.2.0", "# two\n"))
+    commit(repo, {"README": "x"})
+    roll_back(apps)
+    assert value(repo) == "1.1.0"
+    assert show(repo, "main", target("a")).startswith("# two\n")
+
+
+def test_a_merge_is_one_step(tmp_path: Path) -> None:
+    repo, apps = scene(tmp_path, text("1.1.0"))
+    git(repo, "branch", "side", "main")
+    for tag in ("1.1.5", "1.2.0"):
+        commit(repo, {target("a"): text(tag)}, branch="side")
+    commit(repo, {"README": "x"})
+    tree = git(repo, "merge-tree", "--write-tree", "main", "side").splitlines()[0]
+    env = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+    merge = git(repo, *env, "commit-tree", tree, "-p", "main", "-p", "side", "-m", "Merge")
+    git(repo, "update-ref", "refs/heads/main", merge)
+    assert value(repo) == "1.2.0"
+    roll_back(apps)
+    assert value(repo) == "1.1.0"
+
+
+def test_a_squashed_request_is_one_step(tmp_path: Path) -> None:
+    repo, apps = scene(tmp_path, text("1.1.0"), text("1.4.0"))
+    roll_back(apps)
+    assert value(repo) == "1.1.0"
+
+
+def test_a_renamed_file_keeps_its_history(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "old")
+    for tag in ("1.1.0", "1.2.0"):
+        commit(repo, {target("old"): text(tag, "# of the web\nnamePrefix: x-\nnamespace: web\n")})
+    commit(repo, {target("old"): None, target("a"): show(repo, "main", target("old"))})
+    roll_back(manifest(tmp_path, application("a", repo)))
+    assert value(repo) == "1.1.0"
+
+
+def test_a_text_that_was_broken_is_passed_over(tmp_path: Path) -> None:
+    repo, apps = scene(tmp_path, text("1.1.0"), "images: [broken\n", text("1.2.0"))
+    roll_back(apps)
+    assert value(repo) == "1.1.0"
+
+
+def test_a_head_branch_that_was_forced_has_no_history_of_its_own(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a")
+    apps = manifest(tmp_path, application("a", repo, git_branch="main:updates"))
+    for tag in ("1.1.0", "1.2.0"):
+        commit(repo, {target("a"): text(tag)})
+    given = ("--applications", str(apps), "--allow-protocol", "file")
+    for tag in ("1.3.0", "1.4.0"):  # the second replaces the first on the head branch
+        assert image_update("run", "--image", f"{WEB}:{tag}", *given).code == 0
+    roll_back(apps)
+    assert "newTag: 1.1.0" in show(repo, "updates", target("a"))
+    assert git(repo, "rev-list", "--count", "main..updates") == "1"
+
+
+def test_a_shallow_server_ends_where_it_ends(tmp_path: Path) -> None:
+    full, _ = scene(tmp_path, text("1.1.0"), text("1.2.0"), text("1.3.0"))
+    shallow = tmp_path / "shallow.git"
+    git(tmp_path, "clone", "--quiet", "--bare", "--depth", "2", f"file://{full}", str(shallow))
+    git(shallow, "config", "uploadpack.allowFilter", "true")
+    git(shallow, "config", "uploadpack.allowAnySHA1InWant", "true")
+    apps = manifest(tmp_path, application("a", shallow))
+    roll_back(apps)
+    assert value(shallow) == "1.2.0"
+    found = roll_back(apps, "5-back", code=3)["decisions"][0]
+    assert found["rule"] == "target"
+
+
+def test_digests_come_back_with_their_tags(tmp_path: Path) -> None:
+    old = f"images:\n- name: ghcr.io/acme/web\n  newTag: 1.1.0\n  digest: {DIGEST}\n"
+    repo, apps = scene(tmp_path, old, old.replace("1.1.0", "1.2.0").replace("a" * 64, "b" * 64))
+    roll_back(apps)
+    assert show(repo, "main", target("a")) == old
+
+
+@pytest.mark.parametrize("to", ["1.1.0", "9.9.9"])
+def test_a_tag_need_not_stand_in_the_history(tmp_path: Path, to: str) -> None:
+    repo, apps = scene(tmp_path, text("1.1.0"), text("1.2.0"))
+    roll_back(apps, to)
+    assert value(repo) == to
 
 
 @pytest.fixture
@@ -51,7 +164,7 @@ def only(result: Result) -> Any:
     return found
 
 
-def test_a_typo_is_neither_written_nor_held(tmp_path: Path, server: RegistryApi) -> None:
+def test_an_unknown_tag_is_neither_written_nor_held(tmp_path: Path, server: RegistryApi) -> None:
     scene = Scene(tmp_path, server.name, "1.4.2", "1.5.0")
     tip = git(scene.repo, "rev-parse", "main")
     result = scene.back("1.42", "--reason", "INC-42", code=2)
@@ -65,7 +178,7 @@ def test_a_typo_is_neither_written_nor_held(tmp_path: Path, server: RegistryApi)
     assert len(server.seen) == 1, server.asked
 
 
-def test_it_is_written_where_somebody_insists(tmp_path: Path, server: RegistryApi) -> None:
+def test_an_unknown_tag_is_written_with_unknown_tag(tmp_path: Path, server: RegistryApi) -> None:
     scene = Scene(tmp_path, server.name, "1.5.0")
     assert only(scene.back("1.42", "--unknown-tag"))["verdict"] == "update"
     assert "newTag: '1.42'" in scene.now or 'newTag: "1.42"' in scene.now
@@ -90,7 +203,7 @@ def test_a_tag_of_the_registry_is_asked_for_once(tmp_path: Path, server: Registr
 
 
 @pytest.mark.parametrize(("check", "words"), [("never", "--registry-check never"), ("auto", "127.0.0.1:9")])
-def test_no_answer_is_a_warning(tmp_path: Path, check: str, words: str) -> None:
+def test_a_registry_that_does_not_answer_is_a_warning(tmp_path: Path, check: str, words: str) -> None:
     scene = Scene(tmp_path, "127.0.0.1:9", "1.5.0")
     result = scene.back("1.3.0", check=check)
     assert only(result)["verdict"] == "update"
@@ -102,7 +215,7 @@ def test_no_answer_is_a_warning(tmp_path: Path, check: str, words: str) -> None:
     assert "newTag: 1.3.0\n" in scene.now
 
 
-def test_no_answer_is_an_error_where_the_registry_must_be_asked(tmp_path: Path) -> None:
+def test_a_registry_that_does_not_answer_is_an_error_if_it_must_be_asked(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "127.0.0.1:9", "1.5.0")
     scene.back("1.3.0", check="always", code=75)
     assert "newTag: 1.5.0\n" in scene.now
@@ -123,7 +236,7 @@ def test_a_pinned_target_stays_pinned(tmp_path: Path, server: RegistryApi) -> No
     assert len(server.seen) == 1, server.asked
 
 
-def test_fifty_versions_are_looked_at(tmp_path: Path, server: RegistryApi) -> None:
+def test_only_the_last_fifty_versions_are_looked_at(tmp_path: Path, server: RegistryApi) -> None:
     scene = Scene(tmp_path, server.name, "old-1", "old-2", *(f"1.{number}.0" for number in range(49)))
     assert only(scene.back("old-2"))["verdict"] == "update"
     git(scene.repo, "update-ref", "refs/heads/main", "main~1")
@@ -131,7 +244,9 @@ def test_fifty_versions_are_looked_at(tmp_path: Path, server: RegistryApi) -> No
     assert len(server.seen) == 1
 
 
-def test_of_several_images_the_other_ones_typo_is_told(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_tag_that_only_one_of_several_images_has_is_an_error_of_the_others(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     """Without --image the tag is meant for every image of the Application."""
     server.put("acme/db", "9.0", image())
     both = f"web={server.name}/acme/web, db={server.name}/acme/db"
