@@ -17,12 +17,13 @@ help: ## show this list
 demo: .venv/.runtime ## see it happen: a throw-away repository, one event, the decisions and the diff
 	@$(BIN)/image-update demo $(ARGS)
 
-check: .venv/.dev ## format, lint, types, layers and the quick tests: under a minute
+check: .venv/.dev ## format, lint, types, layers, the shape of the house and the quick tests: under a minute
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/yamllint --strict .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.house
 	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers and not real" $(ARGS)
 
 # Measuring coverage takes three times the processor time, so slow tests are measured only if they are marked so.

@@ -63,9 +63,9 @@ def _pattern() -> Figure:
 
 def _decide(source: Path) -> None:
     settings = Settings("run", EventOptions(image=(EVENT,)), sources=SourceOptions(applications=(str(source),)))
-    with ExitStack() as until_told:
-        report = run(job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()), until_told)
-    rules = [decision.verdict.rule for decision in report.decisions]
+    with ExitStack() as shielded:
+        report = run(job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()), shielded)
+    rules = [decision.rule for decision in report.decisions]
     assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"
 
 

@@ -101,10 +101,10 @@ def _decide(repo: Path, folder: str) -> float:
     gc.collect()
     began = time.perf_counter()
     world = world_of(settings, {}, Log())
-    with ExitStack() as until_told:
-        report = run(job_of(settings, event_images((EVENT,)), {}), world, until_told)
+    with ExitStack() as shielded:
+        report = run(job_of(settings, event_images((EVENT,)), {}), world, shielded)
     world.close()
     spent = time.perf_counter() - began
-    rules = [decision.verdict.rule for decision in report.decisions]
+    rules = [decision.rule for decision in report.decisions]
     assert rules == ["constraint"] * SETS * EACH, f"{len(rules)} decisions: {set(rules)}"
     return spent

@@ -54,15 +54,20 @@ def step_action(task: Mapping[str, Any]) -> dict[str, Any]:
 def _path_of(workspace: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameter that replaces a workspace. It is empty if the workspace would not be bound."""
     told = f"Path of a folder. {workspace['description']}"
-    return {"name": f"{workspace['name']}-path", "type": "string", "default": "", "description": told}
+    return {"name": folder_of(workspace["name"]), "type": "string", "default": "", "description": told}
+
+
+def folder_of(workspace: str) -> str:
+    """Return the name of the parameter that replaces a workspace."""
+    return f"{workspace.removesuffix('-directory')}-directory"
 
 
 def _without_workspaces(text: str, names: list[str]) -> str:
     text = re.sub(r", where no workspace [\w-]+ is bound", "", text)
     for name in names:
         text = text.replace(f"$(workspaces.{name}.path)$(params.{name})", f"$(params.{name})")
-        text = text.replace(f"$(workspaces.{name}.path)", f"$(params.{name}-path)")
-        text = text.replace(f"elative to the workspace {name}", f"elative to {name}-path")
+        text = text.replace(f"$(workspaces.{name}.path)", f"$(params.{folder_of(name)})")
+        text = text.replace(f"elative to the workspace {name}", f"elative to {folder_of(name)}")
     return text
 
 

@@ -58,7 +58,7 @@ def default_of(one: TyperParam) -> str:
 
 
 # If these are not given, the repository's own config may decide them. A host gives them only if its user does.
-OPEN = ("git-author-name", "git-author-email", "sign-off", "pull-request-draft", "auto-merge")
+OPEN = ("git-author-name", "git-author-email", "carry-parameters", "sign-off", "pull-request-draft", "auto-merge")
 
 
 def host_default_of(one: TyperParam) -> str:

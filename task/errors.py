@@ -75,6 +75,12 @@ class TargetError(TaskError):
     rule = "target"
 
 
+class NotPermittedError(TargetError):
+    """Annotations ask for a file that they may not write: the Application's owner, or the repository's, acts."""
+
+    rule = "not-permitted"
+
+
 class SourceError(TaskError):
     """The Application's source (path, branch, type) does not allow a write-back."""
 
@@ -165,7 +171,7 @@ class ContendedError(TaskError):
 class Outpaced(Exception):
     """Somebody else was faster: the branch, Application or request changed after we read it.
 
-    No user sees this error: `pipeline.deliver` and `pipeline.live` catch it and decide again.
+    No user sees this error: `pipeline.deliver` and `landing.live` catch it and decide again.
     """
 
 

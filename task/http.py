@@ -24,7 +24,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from task import shutdown
+from task import shutdown, threads
 from task.files import exhausted
 from task.text import blanked
 from task.urls import origin, without_query
@@ -159,7 +159,8 @@ class Http:
                     raise
                 shutdown.sleep(_PAUSES[min(number, 1)])
                 continue
-            wait = _wait(answer, number)
+            wanted = retry_after(answer)
+            wait = _PAUSES[min(number, 1)] if wanted is None else wanted
             if last or answer.status not in _BUSY or wait > LONGEST_WAIT:
                 return answer
             shutdown.sleep(wait)
@@ -341,9 +342,7 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
         while not over.wait(_AGAIN if ended.is_set() else seconds):
             end()
 
-    thread = threading.Thread(target=watch, daemon=True)
-    with shutdown.unheard():
-        thread.start()
+    threads.start(watch)
     try:
         with shutdown.ending(end):
             yield ended
@@ -351,17 +350,15 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
         over.set()
 
 
-def _wait(answer: Response, number: int) -> float:
-    """Return the seconds before the next try: the server's Retry-After, as a number or a date, else our own pause."""
-    wanted = answer.headers.get("Retry-After", "")
-    if not wanted:
-        return _PAUSES[min(number, 1)]
+def retry_after(answer: Response) -> float | None:
+    """Return the seconds that the server wants us to wait, which it gives as a number or a date, or None."""
+    wanted = answer.headers.get("Retry-After", "").strip()
     try:
-        if wanted.strip()[:1].isdigit():
+        if wanted[:1].isdigit():
             return min(float(wanted), 1e9)
         return max(0.0, parsedate_to_datetime(wanted).timestamp() - time.time())
     except (ValueError, OverflowError):
-        return _PAUSES[min(number, 1)]
+        return None
 
 
 def _no_answer(error: Exception, url: str) -> NoAnswerError:

@@ -30,6 +30,8 @@ _IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)  # as `docker imag
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
 _LONGEST_REPOSITORY = 255
+RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
+_REST = re.compile(r"[<>=!~^*].*|v?[0-9.xX*]+")  # of a range, after a comma
 
 
 def parse_image(text: str) -> Image:
@@ -84,11 +86,6 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
     return tuple(dict.fromkeys(map(parse_image, texts)))
 
 
-def same_image(one: Image, other: Image) -> bool:
-    """Tell whether both images have the same repository, however it is spelled. Tags and digests do not matter."""
-    return one.identity == other.identity
-
-
 @lru_cache(maxsize=65536)
 def live_image(text: str) -> Image | None:
     """Return the image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).
@@ -127,6 +124,23 @@ def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
         except Malformed as problem:
             entries.append(problem)
     return tuple(entries)
+
+
+def cut_ranges(text: str) -> dict[int, int]:
+    """Return the pieces of an `image-list` that a comma cut off a range of versions, each with its entry.
+
+    Both are numbers in `split_image_list`. In `web=acme/web:>=1.0,<2`, `<2` would be an image, and the entry would take
+    2.5.0.
+    """
+    found: dict[int, int] = {}
+    entries = parse_image_list(text)
+    for number, piece in enumerate(split_image_list(text)):
+        owner = found.get(number - 1, number - 1)
+        before = entries[owner] if number else None
+        rest = _REST if isinstance(before, Entry) and before.constraint else RANGE
+        if before and rest.fullmatch(piece):
+            found[number] = owner
+    return found
 
 
 def parse_entry(text: str) -> Entry:

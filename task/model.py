@@ -79,6 +79,7 @@ class Source:
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
+    values: str = ""  # helm.valuesObject, else helm.values, as YAML
     recurse: bool = False  # directory.recurse
 
 
@@ -113,6 +114,7 @@ class Application:
     from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
     resource: str = ""  # namespace/name of that ImageUpdater
     resource_origin: str = ""  # its place, as `origin`
+    reference: str = ""  # the reference of an ImageUpdater that selects it, as messages name it
     # From its ImageUpdater, because there are no annotations for this:
     signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is every image
     request_labels: tuple[str, ...] = ()  # of its pull requests
@@ -145,6 +147,7 @@ class Keys:
     spec: str = ""  # helm.image-spec / plugin.image-spec; wins over name and tag
     kustomize_name: str = ""  # kustomize.image-name
     manifests_name: str = ""  # manifests.image-name
+    digest: str = ""  # helm.image-digest
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ class Claim:
 
     alias: str
     identity: str  # of its image
+    tag: str = ""
     kustomize_name: str = ""
     manifests_name: str = ""
 
@@ -170,9 +174,11 @@ class Target:
     alias: str = ""
     recurse: bool = False  # for manifests: include sub-folders
     fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
-    carry: bool = True  # whether the spec's parameters, images and env are carried along
+    # whether the spec's parameters, images and env are carried along; None: into lists of ours, and new ones
+    carry: bool | None = None
     managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
+    values: tuple[str, ...] = ()  # the values files in this repository that Helm reads, in its order
 
 
 @dataclass(frozen=True)
@@ -215,6 +221,7 @@ class Snapshot:
     branch: str  # the base branch's name, "HEAD" resolved
     tip: str  # commit id
     files: Files
+    message: str = ""  # of that commit
     memory: Files = field(default_factory=dict)  # the state files on the memory branch
     memory_tip: str = ""  # "" if there is no such branch
 
@@ -236,6 +243,8 @@ class Reading:
     digest: str = ""
     sound: bool = True  # False if the target must be rewritten although its text is right, such as the number 1.10
     file: str = ""  # the file that is written
+    # tags of the image's other entries, which an update replaces as well
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -412,6 +421,7 @@ class Written:
     tag: str = ""
     digest: str = ""
     build: Build = Build()
+    image_digest: str = ""  # what its event said, if only the tag is written
 
 
 @dataclass(frozen=True)
@@ -513,11 +523,11 @@ class Subscription:
         return self.application.key, self.entry.text, self.repo, self.target, self.path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """One line of `errors[]`: an error of this run, or a warning that never changes the exit code."""
 
-    application: str  # namespace/name; "" if it is not about an Application
+    application: str = ""  # namespace/name; "" if it is not about an Application
     rule: str
     message: str
     hint: str = ""
@@ -579,7 +589,7 @@ class Decision:
 
     subscription: Subscription
     candidate: Image
-    verdict: Verdict
+    judged: Verdict
     current: Reading = Reading()
     branch: str = ""  # the base branch's name in Git; "" if Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
@@ -588,6 +598,34 @@ class Decision:
     source: str = ""  # namespace/name of the Application whose version is promoted
     created: str = ""  # the values file that did not exist
     misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
+    shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
+    built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
+    owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
+
+    @property
+    def verdict(self) -> VerdictName:
+        """Return "update", "unchanged", "refuse", "defer" or "error"."""
+        return self.judged.verdict
+
+    @property
+    def rule(self) -> str:
+        """Return the rule that decided."""
+        return self.judged.rule
+
+    @property
+    def because(self) -> str:
+        """Return the reason, one sentence."""
+        return self.judged.because
+
+    @property
+    def hint(self) -> str:
+        """Return what to do about an error."""
+        return self.judged.hint
+
+    @property
+    def exit(self) -> int:
+        """Return the exit code of an error; 0 means that of a wrong configuration."""
+        return self.judged.exit
 
 
 @dataclass(frozen=True)
@@ -639,6 +677,7 @@ class Report:
     dry: bool = False  # whether it only says what would happen
     undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
     waiting: tuple[Waited, ...] = ()  # what waited on head branches before
+    earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
 
 
 @dataclass(frozen=True)
@@ -707,6 +746,7 @@ class Found:
     hint: str = ""
     place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
+    owner: Mapping[str, Any] | None = None  # that ApplicationSet
     # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
     template: bool = False
     severity: Literal["error", "warning"] = "warning"  # of the problem

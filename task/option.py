@@ -4,7 +4,7 @@ The options themselves are the fields of the records in `task/settings.py`, each
 Typer's options of them. The functions below are called with what was given, and hold what the reference promises
 beyond Typer:
 
-- White space around a value is no part of it, and a blank value counts as not given.
+- White space around a value is stripped, and a blank value counts as not given.
 - A variable that holds several values has them on lines of their own. Typer would split it at every blank.
 """
 
@@ -27,13 +27,16 @@ PLACEHOLDER = re.compile(
 )
 
 
+Origin = Literal["default", "variable", "command line"]
+
+
 @dataclass(frozen=True)
 class Given:
     """What one call gives for one option: its texts, and where they come from."""
 
     name: str  # as an error calls it: --image
     texts: tuple[str, ...]
-    source: Literal["default", "variable", "command line"]
+    source: Origin
     metavar: str
     default: Any
 
@@ -46,7 +49,7 @@ class Given:
         """Return the error for a bad value. `what` says what the value is not."""
         return UsageError(f"{self.name}: {value!r} is not {what}", hint=hint)
 
-    def filled_in(self, text: str) -> str:
+    def without_placeholders(self, text: str) -> str:
         """Return the text. Raises an error if it still has a placeholder of the CI system."""
         if found := PLACEHOLDER.search(text):
             raise UsageError(
@@ -58,7 +61,7 @@ class Given:
 
 def one_text(given: Given) -> str:
     """Return a text without the white space around it."""
-    text = given.filled_in("".join(given.texts).strip())
+    text = given.without_placeholders("".join(given.texts).strip())
     return text or str(given.default)
 
 
@@ -88,7 +91,8 @@ def seconds(given: Given) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e6:  # this comparison also refuses inf and nan
-        raise given.wrong(text, "a number of seconds", "write a number, such as 120")
+        what = "below 1,000,000 seconds" if number >= 1e6 else "a number of seconds"
+        raise given.wrong(text, what, "write a number, such as 120")
     return number
 
 
@@ -110,7 +114,7 @@ def commit_id(given: Given) -> str:
 
 def author_name(given: Given) -> str:
     """Return a name that git accepts; "" if none is given, since the repository's config may have one."""
-    text = one_text(given) if given.is_given and "".join(given.texts).strip() else ""
+    text = given.without_placeholders("".join(given.texts).strip()) if given.is_given else ""
     if text and not is_name(text):
         hint = "leave out < > and control characters; --git-author-email takes the address"
         raise given.wrong(text, "a name that Git takes", hint)
@@ -119,15 +123,15 @@ def author_name(given: Given) -> str:
 
 def author_email(given: Given) -> str:
     """Return an e-mail address; "" if none is given, since the repository's config may have one."""
-    text = one_text(given) if given.is_given and "".join(given.texts).strip() else ""
+    text = given.without_placeholders("".join(given.texts).strip()) if given.is_given else ""
     if text and not is_address(text):
         raise given.wrong(text, "an e-mail address", "write the address alone, such as bot@example.com")
     return text
 
 
 def every_text(given: Given) -> tuple[str, ...]:
-    """Return the values unchanged. The variable is one value, which the option's reader splits itself."""
-    return tuple(given.filled_in(text) for one in given.texts if (text := one.strip()))
+    """Return the values unchanged. The variable is one value, which the caller parses."""
+    return tuple(given.without_placeholders(text) for one in given.texts if (text := one.strip()))
 
 
 def every_line(given: Given) -> tuple[str, ...]:

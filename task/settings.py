@@ -4,8 +4,6 @@ A command names the records that it takes (`task/cli/command.py`), and gets `Set
 it does not take have their defaults.
 """
 
-# There is no `from __future__ import annotations` here: it would turn the options into texts.
-
 from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, cast, get_args, get_type_hints
@@ -44,7 +42,7 @@ ARGO_TOKENS = ("IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "ARGOCD_AUTH_TOKEN")
 FORGE_TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
 SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
 
-FROM_CI = "By default the CI system's variables tell."
+FROM_CI = "By default it comes from the CI system's variables."
 
 WaitTimeout = Annotated[float, Option(ARGO, "How long to wait for the rollout.", "SECONDS", read=seconds, common=True)]
 Html = Annotated[
@@ -148,7 +146,7 @@ class SourceOptions:
         int,
         Option(
             FIND,
-            "Also read the Applications that Applications deploy from Git (app of apps), so many levels deep.",
+            "Also read the Applications that Applications deploy from Git (app of apps), up to N levels deep.",
             "N",
             read=count,
         ),
@@ -218,7 +216,7 @@ class RulesOptions:
 
 @dataclass(frozen=True)
 class RequireOptions:
-    """What ends the run with 5."""
+    """What makes the run exit with 5."""
 
     require_update: Annotated[bool, Option(RULES, "Exit with 5 if nothing was updated.")] = False
     require_match: Annotated[
@@ -228,15 +226,16 @@ class RequireOptions:
 
 @dataclass(frozen=True)
 class DecideOptions:
-    """What decides, beside the rules."""
+    """What influences decisions besides the rules."""
 
     carry_parameters: Annotated[
-        bool,
+        bool | None,
         Option(
             RULES,
-            "Copy the Application's own parameters into a new override file, because Argo CD replaces the whole list.",
+            "Copy the Application's own parameters into every override file. By default only into lists that Image "
+            "Update makes.",
         ),
-    ] = True
+    ] = None
     repository_config: Annotated[
         bool, Option(COMMIT, "Obey the file .image-update/config of each repository that is written.")
     ] = True
@@ -293,15 +292,13 @@ class CommitOptions:
     ] = Secret("")
     signing_format: Annotated[
         str,
-        Option(
-            COMMIT, "Format of the signing key, which is recognised if this is left out.", "openpgp|ssh", read=one_of
-        ),
+        Option(COMMIT, "Format of the signing key. By default it is detected.", "openpgp|ssh", read=one_of),
     ] = ""
     commit_through: Annotated[
         Through,
         Option(
             COMMIT,
-            "What commits: git, or GitHub's API, with which GitHub signs the commit itself.",
+            "How to commit: with git, or through GitHub's API, which signs the commit.",
             "git|github",
             read=one_of,
         ),
@@ -467,7 +464,7 @@ class GitOptions:
         float, Option(GIT, "How long to try again when others push to the same branch.", "SECONDS", read=seconds)
     ] = 120
     stall_timeout: Annotated[
-        float, Option(GIT, "End a transfer that brings no data for this long.", "SECONDS", read=seconds)
+        float, Option(GIT, "End a transfer that receives no data for this long.", "SECONDS", read=seconds)
     ] = 60
     git_cache_dir: Annotated[
         str, Option(GIT, "Keep what was fetched in this folder for later runs, on a volume.", "DIR")
@@ -817,7 +814,7 @@ class RollbackOptions:
 
 @dataclass(frozen=True)
 class PromoteOptions:
-    """Who gets the versions of whom."""
+    """From which Applications versions are promoted, and to which."""
 
     promote_from: Annotated[
         tuple[str, ...],
@@ -942,7 +939,22 @@ class LintOptions:
             argument=True,
         ),
     ] = ()
-    holds: Annotated[bool, Option(HELD, "Also list the holds in repositories that need a login.", common=True)] = False
+    holds: Annotated[
+        bool,
+        Option(
+            HELD,
+            "Also list the holds, and check the written files, in repositories that need a login.",
+            common=True,
+        ),
+    ] = False
+    from_image_updater: Annotated[
+        bool,
+        Option(
+            FIND,
+            "Also compare what Argo CD Image Updater does with each Application with what Image Update will do.",
+            common=True,
+        ),
+    ] = False
     output: Annotated[
         str, Option(RESULTS, "How to print the findings on stdout.", "text|json", read=one_of, common=True)
     ] = "text"
@@ -966,11 +978,18 @@ class ReportOptions:
     html: Html = ""
 
 
-# Which records most commands take: what reaches servers, what reads Applications, decides, and writes.
+# The records that most commands take, for what they do. What only real writers take is in `SendOptions`.
 REACHING = (SourceOptions, LogOptions, TransportOptions, AccessOptions, ArgoOptions)
-READING = (*REACHING, ScopeOptions)
-DECIDING = (*READING, DecideOptions, GitOptions, ForgeOptions, RegistryOptions, VerifyOptions)
-WRITING = (*DECIDING, CommitOptions, RequestOptions, ResultOptions, RolloutOptions)
+READING = (*REACHING, ScopeOptions)  # Applications
+DECIDING = (
+    *READING,
+    DecideOptions,
+    GitOptions,
+    ForgeOptions,
+    RegistryOptions,
+    VerifyOptions,
+)  # status, plan and all that write
+WRITING = (*DECIDING, CommitOptions, RequestOptions, ResultOptions, RolloutOptions)  # what a commit or its plan needs
 
 
 @dataclass(frozen=True)

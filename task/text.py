@@ -10,9 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+FEW = 5  # how many names a message lists
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-_LOGIN = re.compile(r"(ssh://[^\s/@:'\"]*):[^\s/@'\"]*(?=@)|(?<!ssh)(://)[^\s/@'\"]*@", re.IGNORECASE)
+# A password with an unescaped slash is where a port would be. It is bounded, so that a long line costs no time.
+_SLASHED = r"(?!\d*(?:[/?#\s'\"]|$))[^\s'\"]{0,2000}"
+_LOGIN = re.compile(
+    rf"(ssh://[^\s/@:'\"]*):(?:[^\s/@'\"]*|{_SLASHED})(?=@)|(?<!ssh)(://)(?:[^\s/@'\"]*|[^\s/@:\['\"]*:{_SLASHED})@",
+    re.IGNORECASE,
+)
 _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
 # In JSON, the `#` before a bracket becomes \u0023, which every JSON reader turns back.
 _JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
@@ -66,7 +72,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def and_more(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+def and_more(texts: Sequence[str], most: int = FEW, separator: str = ", ") -> str:
     """Return the first `most` texts, and how many there are besides: "web, api and 3 more"."""
     rest = len(texts) - most
     return separator.join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -15,7 +15,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 _PORTS = {"https": "443", "http": "80", "ssh": "22"}
 _SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
-_LOGIN = re.compile(r"(?<=://)([^/]*)@")  # up to the last @ before the path: a password may hold an @, a # or a ?
+# Up to the last @ before the path: a password may hold an @, a # or a ?. One with a slash that is not escaped ends what
+# programs take for the host, but behind its colon there is no port then.
+_LOGIN = re.compile(r"(?<=://)([^/]*|[^/@:\[]*:(?!\d*(?:[/?#]|$)).*)@", re.DOTALL)
 _BRACKETS = re.compile(r"\[([^/@\[\]]*@)?([^/:@\[\]]+:[0-9]+)\]:")  # git's `[user@host:port]:path`
 _IPV6 = re.compile(r"((?:[^/@\[\]]*@)?\[[0-9A-Fa-f:.]+\]):")
 _ARGO_CD_SSH = re.compile(r"(?:ssh://)?[^/:]*?@[^@]+")

@@ -1,28 +1,27 @@
 """Reads manifest files of any size into plain data, document by document.
 
-It works on parser events. Scalars stay texts: the tag `1.10` is not a number. Aliases are shared and never copied,
-merge keys are not followed, and the depth is limited, so an alias bomb does no harm. A broken document does not hide
-the others.
+It works on parser events. Scalars stay texts: the tag `1.10` is not a number. Aliases are shared and never copied, and
+the depth is limited, so an alias bomb does no harm. Merge keys (`<<`) are followed as kubectl and Argo CD do. Otherwise
+a rule that they bring, such as `allow-tags`, would not count here. A broken document does not hide the others.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from task.errors import Malformed
-from task.yaml_events import NotYaml, parsed
+from task.yaml_events import NULL, DataBuilder, NotYaml, Reading, parsed
 
-MAX_DEPTH = 200
 # A document without any of these cannot concern us, and is not parsed, because parsing takes most of the time.
-OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works")
+OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_FEW = 10_000  # keys that merge keys may add to the smallest text
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,13 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
         line += chunk.count("\n")
 
 
-def plain(text: str) -> Any:
-    """Return the first document of any YAML text, or None for an empty text. Raises `Malformed`."""
-    data = parsed(text.removeprefix("\ufeff"), lambda events: list(_DataBuilder().build(events)))
+def plain(text: str, *, exact: bool = False) -> Any:
+    """Return the first document of any YAML text, or None for an empty text. Raises `Malformed`.
+
+    A merge key is a key like any other. `exact` refuses what readers understand in different ways: explicit tags, and
+    keys that are there twice.
+    """
+    data = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_reading(exact=exact)).build(events)))
     return data[0] if data else None
 
 
@@ -89,7 +92,8 @@ def _without_halves(data: Any, text: str) -> Any:
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
-        for number, data in enumerate(parsed(chunk, lambda events: list(_DataBuilder().build(events)))):
+        made = parsed(chunk, lambda events: list(DataBuilder(_reading(len(chunk))).build(events)))
+        for number, data in enumerate(made):
             yield ManifestDocument(data, line + before, text=chunk, number=number)
     except NotYaml as error:
         yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
@@ -97,54 +101,24 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
         yield ManifestDocument(None, line, error.message)
 
 
-class _DataBuilder:
-    """Builds data from an event stream, with a stack and without recursion."""
+def _reading(size: int = 0, *, exact: bool = False) -> Reading:
+    """Return how to read a text. `size`: its characters, if its merge keys are followed; they limit what these add."""
+    return Reading(_scalar, _unique if exact else _key, merged=size and _FEW + size, tags=not exact)
 
-    def __init__(self) -> None:
-        self.stack: list[tuple[Any, list[Any]]] = []  # container, [pending key] or []
-        self.anchors: dict[str, Any] = {}
-        self.done: list[Any] = []
 
-    def build(self, events: Any) -> Iterator[Any]:
-        for event in events:
-            kind = type(event).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
-            if kind == "ScalarEvent":
-                self._put(self._scalar(event), event.anchor)
-            elif kind == "MappingStartEvent":
-                self._open({}, event.anchor)
-            elif kind == "SequenceStartEvent":
-                self._open([], event.anchor)
-            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-                self.stack.pop()
-            elif kind == "AliasEvent":
-                self._put(self.anchors.get(event.anchor), None)
-            elif kind == "DocumentEndEvent":
-                yield from self.done
-                self.done, self.anchors = [], {}
+def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
+    return value if isinstance(value, (str, bool)) or value is None else str(type(value))
 
-    def _open(self, container: Any, anchor: str | None) -> None:
-        if len(self.stack) >= MAX_DEPTH:
-            raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
-        self._put(container, anchor)
-        self.stack.append((container, []))
 
-    def _put(self, value: Any, anchor: str | None) -> None:
-        if anchor:
-            self.anchors[anchor] = value
-        if not self.stack:
-            self.done.append(value)
-            return
-        container, pending = self.stack[-1]
-        if isinstance(container, list):
-            container.append(value)
-        elif pending:
-            container[pending.pop()] = value
-        else:
-            pending.append(value if isinstance(value, (str, bool)) or value is None else str(type(value)))
+def _unique(value: Any, container: Mapping[Any, Any]) -> Any:
+    key = _key(value, container)
+    if key in container:
+        raise Malformed(f"the key {str(key)[:100]!r} is there twice", "keep one of them")
+    return key
 
-    @staticmethod
-    def _scalar(event: Any) -> Any:
-        value = event.value
-        if event.style or event.tag:  # quoted, block or tagged: a string
-            return value
-        return None if value in _NULL else _PLAIN.get(value, value)
+
+def _scalar(event: Any) -> Any:
+    value = event.value
+    if event.style or event.tag:  # quoted, block or tagged: a string
+        return value
+    return None if value in NULL else _PLAIN.get(value, value)

@@ -7,14 +7,21 @@ or is missing. ruamel.yaml's own C extension is libyaml 0.1, which refuses `{url
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from task.errors import Malformed
 
+# Go's readers skip a byte order mark before the first word of each document, and two files may have been put together.
+_BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
 _LARGE = 1_000_000  # characters; there is no second try, because the parser in Python would take minutes
+
+NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_MERGE = object()  # the key `<<`
 
 Build = Callable[[Iterator[Any]], Any]
 
@@ -24,6 +31,8 @@ def parsed(text: str, build: Build) -> Any:
 
     The text must not begin with a byte order mark, which the parsers do not count.
     """
+    if "\ufeff" in text:
+        text = _BOM.sub(r"\1\n", text)  # as long as before, so that places in the text stay
     problem: Exception | None = None  # the message of the first parser counts
     if yaml.__with_libyaml__:
         try:
@@ -56,3 +65,92 @@ class NotYaml(Malformed):
         self.line = mark.line + 1 if mark is not None else 0
         self.what = str(what)
         super().__init__(f"not valid YAML: {what}" + (f", line {self.line}" if self.line else ""))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How data are made from events, and what a document may cost."""
+
+    scalar: Callable[[Any], Any]  # its event → the value
+    key: Callable[[Any, Mapping[Any, Any]], Any]  # the value, and the mapping so far → the key
+    value: Callable[[Any], Any] = lambda value: value  # of what is no key
+    deepest: int = 200
+    merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is a key like any other
+    most: int = 0  # values after aliases are expanded: seven lines can expand to ten million. 0 is no limit
+    tags: bool = True  # whether explicit tags are allowed
+
+
+class DataBuilder:
+    """Builds data from events, with a stack and without recursion. Aliases share their values."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._how, self._left = reading, reading.merged
+        self._stack: list[tuple[Any, list[Any], str | None]] = []  # container, [pending key] or [], and its anchor
+        self._sizes = [0]  # of the open containers, with their aliases expanded
+        self._anchors: dict[str | None, tuple[Any, int]] = {}
+        self._done: list[Any] = []
+
+    def build(self, events: Iterator[Any]) -> Iterator[Any]:
+        """Yield the documents. Raises `Malformed`."""
+        for event in events:
+            kind = type(event).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
+            if not self._how.tags and (tag := getattr(event, "tag", None)):
+                raise Malformed(f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}", "leave the tag out")
+            if kind == "ScalarEvent":
+                self._put(_MERGE if self._merges(event) else self._how.scalar(event), 1, event.anchor)
+            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+                if len(self._stack) >= self._how.deepest:
+                    raise Malformed(f"nested more than {self._how.deepest} levels deep")
+                self._stack.append(({} if kind == "MappingStartEvent" else [], [], event.anchor))
+                self._sizes.append(1)
+                self._anchors.pop(event.anchor, None)
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                container, _, anchor = self._stack.pop()
+                self._put(container, self._sizes.pop(), anchor)
+            elif kind == "AliasEvent":
+                if event.anchor not in self._anchors:
+                    raise Malformed(f"anchor '{event.anchor}' value contains itself, or there is none")
+                self._put(*self._anchors[event.anchor], None)
+            elif kind == "DocumentEndEvent":
+                yield from self._done
+                self._done, self._anchors, self._sizes = [], {}, [0]
+
+    def _merges(self, event: Any) -> bool:
+        """Tell whether a scalar is a merge key. A quoted one is a key like any other."""
+        plain = event.implicit[0] or event.tag == "tag:yaml.org,2002:merge"
+        if event.value != "<<" or not plain or not self._how.merged or not self._stack:
+            return False
+        container, pending, _ = self._stack[-1]
+        return isinstance(container, dict) and not pending
+
+    def _merge(self, into: dict[Any, Any], value: Any) -> None:
+        """Add the keys of a mapping, or of a list of mappings, of which the first one wins.
+
+        For Go, the order of lines counts: a key that comes before `<<` is replaced, and one after it wins.
+        """
+        for one in reversed(value) if isinstance(value, list) else (value,):
+            if not isinstance(one, dict):
+                raise Malformed("a merge key (<<) takes a mapping or a list of mappings")
+            self._left -= len(one)
+            if self._left < 0:
+                raise Malformed("merge keys (<<) add more keys than the text has letters")
+            into.update(one)
+
+    def _put(self, value: Any, size: int, anchor: str | None) -> None:
+        self._sizes[-1] += size
+        if self._sizes[-1] > self._how.most > 0:
+            raise Malformed("document contains excessive aliasing")
+        if anchor:
+            self._anchors[anchor] = (value, size)
+        if not self._stack:
+            self._done.append(self._how.value(value))
+            return
+        container, pending, _ = self._stack[-1]
+        if isinstance(container, list):
+            container.append(self._how.value(value))
+        elif not pending:
+            pending.append(value if value is _MERGE else self._how.key(value, container))
+        elif (key := pending.pop()) is _MERGE:
+            self._merge(container, value)
+        else:
+            container[key] = self._how.value(value)

@@ -1,5 +1,6 @@
 """Scenes for whole runs with a cluster or an Argo CD: a kubeconfig, Applications, and the API's requests."""
 
+import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,3 +77,16 @@ def refreshed(api: KubernetesApi) -> list[str]:
         for one in api.asked
         if one.verb == "patch" and one.resource == APPLICATIONS and REFRESH in str(one.content)
     ]
+
+
+def of_argo_cd(url: str, kind: str = "repository", **data: str) -> dict[str, Any]:
+    """Return a secret of Argo CD's own."""
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in {"url": url, **data}.items()}
+    labels = {"argocd.argoproj.io/secret-type": kind}
+    return {"metadata": {"name": f"{kind}-1", "namespace": "argocd", "labels": labels}, "data": encoded}
+
+
+def in_cluster(folder: Path, api: KubernetesApi, url: str, *more: str | Path) -> Result:
+    """Run for one Application of a cluster with that repository."""
+    api.add(APPLICATIONS, app("web", url))
+    return run("--applications", "cluster", "--kubeconfig", kubeconfig(folder, api), *more)

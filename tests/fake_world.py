@@ -34,6 +34,15 @@ class FakeWorld(World):
     def page(self, application: Application) -> str:  # noqa: ARG002 - it is unknown
         return ""
 
+    def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:  # noqa: ARG002 - no project wants any
+        return ()
+
+    def signing_keys(self) -> tuple[str, ...]:
+        return ()
+
+    def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:  # noqa: ARG002 - nobody does
+        return ""
+
     def live(self) -> LiveApplications | None:
         return None
 

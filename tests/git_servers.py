@@ -2,7 +2,9 @@
 
 import base64
 import os
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +27,7 @@ class GitServer(ThreadingHTTPServer):
         self.readers: set[str] = set()  # logins that may only read
         self.faults: dict[str, int] = {}  # end of a path → status; 0 breaks off, and -1 breaks off after the work
         self.bearer = ""  # the token that is required
+        self.page = b""  # the web page that is shown instead of everything
         self.moved: dict[str, str] = {}  # the beginning of a path → the beginning of the URL that it is redirected to
         self.seen: list[tuple[str, str]] = []  # (method and path, user)
         self.headers: list[tuple[str, str]] = []  # (method and path, the Authorization header)
@@ -72,7 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.told.append(f"{self.headers}{basic}")
         moved = next((where for where in self.server.moved.items() if self.path.startswith(where[0])), None)
         fault = next((status for end, status in self.server.faults.items() if self.path.endswith(end)), None)
-        if moved:
+        if self.server.page:
+            self._answer(200, {"Content-Type": "text/html; charset=utf-8"}, self.server.page)
+        elif moved:
             self._answer(301, {"Location": moved[1] + self.path.removeprefix(moved[0])}, b"")
         elif self.server.bearer and token != f"Bearer {self.server.bearer}":
             self._answer(401, {"WWW-Authenticate": 'Bearer realm="git"'}, b"")
@@ -130,3 +135,24 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
+
+
+@contextmanager
+def daemon(folder: Path) -> Iterator[str]:
+    """`git daemon` on a free port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = ["git", "daemon", "--export-all", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}"]
+    with subprocess.Popen(
+        [*argv, f"--base-path={folder}", str(folder)], stderr=subprocess.DEVNULL, start_new_session=True
+    ) as running:
+        for _ in range(100):
+            with socket.socket() as probe:
+                if not probe.connect_ex(("127.0.0.1", port)):
+                    break
+            time.sleep(0.05)
+        try:
+            yield f"git://127.0.0.1:{port}"
+        finally:
+            os.killpg(running.pid, 15)

@@ -82,7 +82,7 @@ class Scene:
 
 
 def verdicts(report: Report) -> list[str]:
-    return [one.verdict.verdict for one in report.decisions]
+    return [one.verdict for one in report.decisions]
 
 
 def told(report: Report) -> Sequence[tuple[str, str, str]]:

@@ -1,6 +1,6 @@
 """A branch in memory, and runs on it: what the pipeline decides and lands, without Git and without processes."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -95,7 +95,8 @@ class Branch:
         list(places)
         tips = {name: one.id for name, one in self.heads.items() if name.startswith("image-update-memory/")}
         memory = {path: File(text) for path, text in self.memory.items()}
-        return Snapshot(URL, branch, self.tip, shown(self.files), memory, next(iter(tips.values()), ""))
+        tip = next(iter(tips.values()), "")
+        return Snapshot(URL, branch, self.tip, shown(self.files), memory=memory, memory_tip=tip)
 
     def read_more(self, snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
         return snapshot
@@ -153,7 +154,16 @@ class Branch:
         changed = [one for one, before in zip(texts, [("", None), *texts], strict=False) if one[1] != before[1]]
         return changed[::-1][:limit]
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> dict[str, list[FileVersion]]:  # noqa: ARG002 - one branch
+    def written(
+        self,
+        branch: str,  # noqa: ARG002 - one branch
+        pages: Iterable[Collection[str]],
+        most: int,
+    ) -> Iterator[dict[str, list[FileVersion]]]:
+        for paths in pages:
+            yield self._written(paths, most)
+
+    def _written(self, paths: Collection[str], most: int) -> dict[str, list[FileVersion]]:
         found: dict[str, list[FileVersion]] = {path: [] for path in paths}
         for number, files in enumerate(self.commits, 1):
             before = self.commits[number - 2] if number > 1 else {}
@@ -195,17 +205,18 @@ class Story:
         self.follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # what the registry lists
+        self.answer = Answer()  # what else it says
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
         """Send the event of a build, and return the verdict and the rule."""
         one = parse_image(f"{image}:{tag}")
         decision = self._one(Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=self.now), WORDING))
-        return decision.verdict.verdict, decision.verdict.rule
+        return decision.verdict, decision.rule
 
     def scan(self) -> tuple[str, str]:
         """Scan the registry, and return the verdict and the rule for the newest tag."""
         decision = self._one(Job("scan", (), SCOPE, Terms(now=self.now), WORDING))
-        return decision.verdict.verdict, decision.verdict.rule
+        return decision.verdict, decision.rule
 
     def hold(self, reason: str) -> Decision:
         return self._by_hand(Intent("hold", Hold(reason, "jane", NOW)))
@@ -236,10 +247,10 @@ class Story:
             locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
-            registry=lambda questions: {one: Answer(tags=self.tags) for one in questions},
+            registry=lambda questions: {one: replace(self.answer, tags=self.tags) for one in questions},
         )  # fmt: skip
-        with ExitStack() as until_told:
-            return run(job, world, until_told, MATCHES.get(job.command, match_images), follow_up)
+        with ExitStack() as shielded:
+            return run(job, world, shielded, MATCHES.get(job.command, match_images), follow_up)
 
 
 def story(strategy: str = "newest-build", **annotations: str) -> Story:

@@ -18,7 +18,7 @@ Server = TypeVar("Server", bound=BaseServer)
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
     """Run the server during the block."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield server

@@ -115,3 +115,39 @@ def test_a_mistake_of_a_template_with_a_placeholder_in_it_is_told_once(tmp_path:
         (16, "argocd/test", "web.update-strategy"),
     ]
     assert errors[0]["message"].endswith("'newst' (argocd/dev and 1 more Application)")
+
+
+LIVE = """\
+apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {{name: shop, namespace: argocd}}
+spec:
+  generators:
+  - list: {{elements: [{{env: dev}}, {{env: test}}]}}
+  {ignores}
+  template:
+    metadata:
+      name: 'shop-{{{{env}}}}'
+      annotations: {{{prefix}image-list: web=acme/web, {prefix}write-back-method: argocd}}
+    spec:
+      project: default
+      source: {{repoURL: https://git.example.com/p.git, path: apps/web, targetRevision: main}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ignores", "count"),
+    [
+        ("", 1),
+        ("ignoreApplicationDifferences: [{jsonPointers: [/spec/syncPolicy]}]", 1),
+        ("ignoreApplicationDifferences: [{jsonPointers: [/spec/source/helm/parameters]}]", 0),
+    ],
+)
+def test_lint_tells_once_that_a_set_takes_back_live_patches(tmp_path: Path, ignores: str, count: int) -> None:
+    (tmp_path / "set.yaml").write_text(LIVE.format(prefix=PREFIX, ignores=ignores))
+    result = image_update("lint", str(tmp_path / "set.yaml"), "--output", "json")
+    taken = [one for one in json.loads(result.stdout)["findings"] if "takes the patch back" in one["message"]]
+    assert (result.code, [(one["severity"], one["key"], one["line"]) for one in taken]) == (
+        0,
+        [("warning", "write-back-method", 11)] * count,
+    )

@@ -53,6 +53,21 @@ def test_a_run_with_argo_cd(tmp_path: Path, server: ArgoCDServer) -> None:
     assert TOKEN not in result.stdout + result.stderr
 
 
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_project_that_wants_signed_commits(tmp_path: Path, server: ArgoCDServer, readable: bool) -> None:
+    repo = repository(tmp_path, "web")
+    server.add(versioned(app("web", repo, project="shop")))
+    if readable:
+        server.others["projects", "argocd", "shop"] = {"spec": {"signatureKeys": [{"keyID": "D56C4FCA57A46444"}]}}
+    result = with_argocd(server)
+    assert (result.code, rules(result)) == (
+        (4, {"argocd/web": "repository"}) if readable else (0, {"argocd/web": "admitted"})
+    )
+    assert ("signed by D56C4FCA57A46444" in result.stderr) == readable
+    assert [one.path for one in server.seen if "/projects/" in one.path] == ["/api/v1/projects/shop"]
+    assert server.wrong == []
+
+
 def test_mistakes_in_what_is_passed_over(tmp_path: Path, server: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     for one in (app("web", repo), app("other", repo, image_list="x=acme/other", allow_tag="any")):
@@ -164,7 +179,8 @@ def test_narrowing(tmp_path: Path, server: ArgoCDServer, options: tuple[str, ...
     result = with_argocd(server, *options)
     assert (result.code, sorted(rules(result))) == (0, found), result.stderr
     assert result.json["counts"]["applications"] == 1
-    assert len([one for one in server.asked("GET") if "refresh" not in one.query]) == 2  # the list, and that one
+    read = [one for one in server.asked("GET") if "/applications" in one.path and "refresh" not in one.query]
+    assert len(read) == 2  # the list, and that one
 
 
 @pytest.mark.measured

@@ -48,7 +48,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return repo, [commit(repo, {"a": str(number)}) for number in range(1, 6)]
 
 
-# What decides is pure: test_build_orders.py has every order and identity. Here are two, in whole runs.
+# What decides is pure: tests/deciding/test_build_orders.py has every order and identity. Here are two, in whole runs.
 
 
 def test_the_newest_by_the_order_of_commits_is_the_final_value(tmp_path: Path, history: tuple[Path, list[str]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from clusters import app, kubeconfig, live_app, refreshed, rules
 from clusters import run as run_command
-from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, UPDATERS, KubernetesApi, running
+from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, PROJECTS, SECRETS, UPDATERS, KubernetesApi, running
 from fakes.oci_images import image
 from fakes.registry_api import registry_api
 from git_servers import git_server
@@ -479,6 +479,38 @@ def test_the_live_application_is_patched(api: KubernetesApi, run: Any, tmp_path:
     assert (again.json["status"], rules(again)) == ("unchanged", {"argocd/web": "same"})
 
 
+@pytest.mark.parametrize(("heals", "leaves"), [(True, False), (True, True), (False, False)])
+def test_a_parent_that_takes_a_patch_back_is_told_before_it(
+    api: KubernetesApi, run: Any, heals: bool, leaves: bool
+) -> None:
+    one = kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0")
+    one["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = "root:argoproj.io/Application:argocd/web"
+    root = app("root", "https://git.example.com/x.git", image_list="")
+    root["spec"]["syncPolicy"]["automated"] = {"selfHeal": heals}
+    rule = {"group": "argoproj.io", "kind": "Application", "jsonPointers": ["/spec/source/kustomize/images"]}
+    root["spec"]["ignoreDifferences"] = [rule] if leaves else []
+    api.add(APPLICATIONS, one, root)
+    planned, found, done = run(command="plan"), run(command="lint", image=""), run()
+    told = "Application argocd/root takes the patch back, because it does not ignore this field of the Application"
+    expected = [told] if heals and not leaves else []
+    for report in (planned, done):
+        assert [error["message"] for error in report.json["errors"]] == expected
+    assert (planned.code, done.code, found.code) == (0, 0, 0)
+    assert [one["message"] for one in found.json["findings"] if "takes the patch" in one["message"]] == expected
+
+
+def test_a_project_of_the_cluster_that_wants_signed_commits(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web", "api")
+    api.add(APPLICATIONS, app("web", repo, project="shop"), app("api", repo, project="other"))
+    policy = {"repos": [{"url": "*"}], "gpg": {"mode": "head", "keys": ["D56C4FCA57A46444"]}}
+    spec = {"sourceIntegrity": {"git": {"policies": [policy]}}}
+    api.add(PROJECTS, {"metadata": {"name": "shop", "namespace": "argocd"}, "spec": spec})
+    result = run()
+    assert (result.code, rules(result)) == (4, {"argocd/web": "repository", "argocd/api": "admitted"}), result.stderr
+    assert "newTag: 1.0.0" in show(repo, "main", target("web"))
+    assert "syncs only commits that are signed by D56C4FCA57A46444" in result.stderr
+
+
 def test_no_method_means_git(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, app("web", repo, write_back_method=""))
@@ -614,19 +646,42 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: An
     assert hidden(result)
 
 
+def test_an_application_of_a_file_gets_no_secret_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+    """A file may claim any namespace."""
+    repo = repository(tmp_path, "web")
+    api.add(SECRETS, secret("pull", "argocd", pair=f"ci:{PASSWORD}"), login("repo", "them", f"{HTTPS}{repo.name}"))
+    claims = app("web", f"{HTTPS}{repo.name}", pull_secret="secret:argocd/pull#pair", update_strategy="newest-build")
+    files = manifest(tmp_path, claims)
+    result = run("--applications", files, "--rewrite-url", f"{HTTPS}={tmp_path}/", "--registry-check", "always")
+    assert rules(result) == {"argocd/web": "registry"}
+    assert "no cluster is available" in result.stderr
+    assert [one for one in api.asked if one.resource == SECRETS] == []
+
+
+@pytest.mark.parametrize(
+    ("home", "named", "words"),
+    [
+        # `config` of a cluster's secret is JSON: with its colon it was taken for `user:password`
+        ("argocd", "secret:argocd/cluster-prod#config", "belongs to Argo CD itself and is not a login for a registry"),
+        ("team", "secret:argocd/cluster-prod#config", "namespace argocd, the Application is in team"),
+        ("team", "secret:argocd/ldap-bind#pair", "namespace argocd, the Application is in team"),
+    ],
+)
 @pytest.mark.parametrize("check", ["auto", "always"])
-def test_a_clusters_token_never_reaches_a_registry(tmp_path: Path, api: KubernetesApi, run: Any, check: str) -> None:
-    """`config` of a cluster's secret is JSON: with its colon it was taken for `user:password`."""
+def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
+    tmp_path: Path, api: KubernetesApi, run: Any, check: str, home: str, named: str, words: str
+) -> None:
     api.add(SECRETS, secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})))
+    api.add(SECRETS, secret("ldap-bind", "argocd", pair=f"cn=admin:{PASSWORD}"))
     with registry_api() as server:
         server.put("acme/web", "1.1.0", CONTENT)
         server.challenge = 'Basic realm="registry"'
         given = {"image_list": f"web={server.name}/acme/web:1.1.0", "update_strategy": "digest"}
         repo = bare_repo(tmp_path, {target("web"): "resources: []\n"})
-        api.add(APPLICATIONS, app("web", repo, "team", pull_secret="secret:argocd/cluster-prod#config", **given))
+        api.add(APPLICATIONS, app("web", repo, home, pull_secret=named, **given))
         result = run("--registry-check", check, image=f"{server.name}/acme/web:1.1.0")
-    assert (result.code, rules(result)) == (3, {"team/web": "annotation"}), result.stderr
-    assert "belongs to Argo CD itself and is not a login for a registry" in result.stderr
+    assert (result.code, rules(result)) == (3, {f"{home}/web": "annotation"}), result.stderr
+    assert words in result.stderr
     assert [one.login for one in server.seen if one.login] == []
     assert hidden(result)
 
@@ -635,7 +690,7 @@ def test_a_clusters_token_never_reaches_a_registry(tmp_path: Path, api: Kubernet
     ("settings", "words"),
     [
         ({"writeBackConfig": {"method": "git:secret:argocd/theirs"}}, "Argo CD's login for another repository"),
-        ({"commonUpdateSettings": {"pullSecret": "secret:argocd/cluster-prod#config"}}, "not a login for a registry"),
+        ({"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}}, "not a login for a registry"),
     ],
 )
 def test_an_image_updater_may_name_no_more_than_an_annotation(

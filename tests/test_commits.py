@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, hook, manifest, repository, start, target
-from support import commit, git, show
+from runs import application, arguments, manifest, repository, start
+from support import git, image_update
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 GITLAB = {
@@ -104,72 +104,7 @@ def test_skip_ci_through_the_template(tmp_path: Path, template: str) -> None:
     assert trailers[-1][0] == "Signed-off-by"
 
 
-class Heads:
-    """A repository whose changes are proposed on a branch of their own."""
-
-    def __init__(self, folder: Path, branch: str = "main:bot") -> None:
-        self.folder = folder
-        self.repo = repository(folder, "a")
-        self.apps = manifest(folder, application("a", self.repo, git_branch=branch))
-
-    def run(self, tag: str, *more: str) -> tuple[int, str]:
-        running = start(arguments(self.apps, *more, image=f"ghcr.io/acme/web:{tag}"))
-        out, err = running.communicate()
-        return running.wait(), (out + err).decode()
-
-    def tip(self, branch: str = "bot") -> str:
-        return git(self.repo, "rev-parse", branch)
-
-
-def test_a_head_branch_is_made_left_alone_and_replaced(tmp_path: Path) -> None:
-    heads = Heads(tmp_path)
-    assert heads.run("1.1.0")[0] == 0
-    first = heads.tip()
-    assert heads.run("1.1.0")[0] == 0
-    assert heads.tip() == first
-    base = commit(heads.repo, {"README.md": "changed\n"})
-    assert heads.run("1.2.0")[0] == 0
-    assert git(heads.repo, "rev-list", "bot").splitlines()[1] == base
-    assert "1.2.0" in show(heads.repo, "bot", target("a"))
-    assert heads.tip("main") == base
-
-
-def test_a_head_branch_on_an_old_base_follows_it(tmp_path: Path) -> None:
-    heads = Heads(tmp_path)
-    heads.run("1.1.0")
-    base = commit(heads.repo, {"README.md": "changed\n"})
-    assert heads.run("1.1.0")[0] == 0
-    assert git(heads.repo, "rev-list", "bot").splitlines()[1] == base
-
-
-def test_no_head_branch_where_the_base_says_so_already(tmp_path: Path) -> None:
-    heads = Heads(tmp_path)
-    assert heads.run("1.0.0")[0] == 0
-    assert git(heads.repo, "for-each-ref", "refs/heads/bot") == ""
-
-
-def test_a_head_branch_is_not_made_where_there_is_no_base(tmp_path: Path) -> None:
-    heads = Heads(tmp_path, "nowhere:bot")
-    assert heads.run("1.1.0")[0] == 3
-    assert git(heads.repo, "for-each-ref", "refs/heads/bot") == ""
-
-
-def test_somebody_pushed_to_the_head_branch_meanwhile(tmp_path: Path) -> None:
-    """The lease holds, the next try sees what is there, and the branch is ours: one commit on the base."""
-    heads = Heads(tmp_path)
-    heads.run("1.1.0")
-    hook(heads.repo, "update", f'rm "$0"; git update-ref refs/heads/bot {heads.tip("main")}')
-    code, said = heads.run("1.2.0")
-    assert code == 0, said
-    assert "moved meanwhile" in said
-    assert git(heads.repo, "rev-list", "--count", "main..bot") == "1"
-
-
-@pytest.mark.parametrize(
-    "name", ["a..b", "-f", "a b", "x.lock", "a:b:c", "refs/heads/x~1", "@{-1}", "a\\b", ".x", "HEAD"]
-)
-def test_names_that_git_refuses(tmp_path: Path, name: str) -> None:
-    heads = Heads(tmp_path, f"main:{name}")
-    code, said = heads.run("1.1.0")
-    assert code == 3, said
-    assert git(heads.repo, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+def test_a_trailer_key_that_git_would_not_read_is_a_usage_error(tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("a", repository(tmp_path, "a")))
+    result = image_update(*arguments(apps, "--trailer", "Foo: bar=baz"))
+    assert (result.code, result.json["errors"][0]["rule"]) == (2, "usage")

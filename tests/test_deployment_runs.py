@@ -11,7 +11,7 @@ from fakes.forge_server import serving
 from fakes.github_api import NAME, GitHub
 from fakes.gitlab_api import PROJECT, GitLab
 from support import git
-from test_wait_runs import good, hook_fails, played
+from test_wait_runs import good, hook_fails, paused, played
 
 COMMIT = "c" * 40
 
@@ -54,6 +54,14 @@ def test_each_application_is_an_environment(tmp_path: Path, server: ArgoCDServer
         (COMMIT, "image-update/api and 1 more", "failure"),
     ]
     assert [one["rule"] for one in result.json["errors"]] == ["rollout"]
+
+
+def test_a_paused_rollout_stays_in_progress(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:
+    played(server, tmp_path, web=paused)
+    result = run("--wait", "--deployments", env=actions(server, github))
+    assert result.code == 0, result.stderr
+    assert [one.states for one in github.deployments] == [["in_progress"]]
+    assert {state for _, _, state in github.statuses} == {"pending"}
 
 
 def test_a_forge_that_refuses_changes_nothing_else(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:

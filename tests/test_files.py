@@ -11,6 +11,7 @@ import pytest
 from runs import application, arguments, manifest, repository
 from support import Result, command, costs_at_most, image_update
 
+from scripts.typer_options import options_of
 from task.errors import ExhaustedError
 from task.files import check_file, exhausted, read_file, read_text
 
@@ -85,6 +86,7 @@ def test_a_program_that_writes_nothing_is_not_waited_for(monkeypatch: pytest.Mon
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--images-from": (),
     "--applications": (),
+    "--clusters": (),
     "--commit-message-template": (),
     "--signing-key": (),
     "--git-password-file": ("--git-username", "me", "--git-credentials-url", "https://git.example.com"),
@@ -100,6 +102,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--registry-password-file": ("--registry-username", "me", "--registry-check", "always"),
     "--forge-token-file": ("--pull-request", "--forge", "gitea=https://git.example.com"),
 }
+
+
+def test_every_option_that_names_a_file_to_read_is_in_the_table() -> None:
+    files = {one.opts[0] for one in options_of("run") if one.metavar == "FILE"}
+    assert files - {"--report", "--dotenv", "--metrics-file"} <= OPTIONS.keys()  # these are written
 
 
 @pytest.mark.slow

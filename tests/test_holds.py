@@ -1,8 +1,9 @@
 """A rollback stays, a hold holds, a release applies what waited: from the command line to the branch.
 
-What is decided, event after event, is in tests/pipeline/test_by_hand.py.
+What is decided, event after event, is in tests/deciding/test_by_hand.py.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,35 @@ def test_single_images_and_several_applications(tmp_path: Path) -> None:
         assert [one["verdict"] for one in decisions] == [verdict, verdict]
     assert image_update("hold", "a", "--image", "cache", "--reason", "x", *given).code == 3
     assert image_update("hold", "c", "--reason", "x", *given).code == 3
+
+
+@pytest.mark.parametrize(
+    ("template", "beginning"),
+    [
+        ("", "build: automatic update of a, b\n\nupdates image acme/web tag '1.0.0' to '1.1.0'\n"),
+        ("chore: {{.AppName}}", "chore: a, b\n"),
+    ],
+)
+def test_a_commit_is_called_after_what_it_updates_and_names_what_it_defers(
+    tmp_path: Path, template: str, beginning: str
+) -> None:
+    repo = repository(tmp_path, "a", "b", "c")
+    if template:
+        commit(
+            repo,
+            {
+                ".image-update/config": "version: 1\ncommit: {template: .image-update/message}",
+                ".image-update/message": template,
+            },
+        )
+    sources = manifest(tmp_path, *(application(name, repo) for name in "abc"))
+    apps = ("--applications", str(sources), "--allow-protocol", "file")
+    assert image_update("hold", "c", "--reason", "INC-42", *apps).code == 0
+    assert image_update("run", "--image", f"{WEB}:1.1.0", *apps).code == 0
+    text, _, trailers = git(repo, "log", "-1", "--format=%B", "main").rpartition("\n\n")
+    assert text.startswith(beginning)
+    assert re.search(r"^c, web: held since .*INC-42.*; 1\.1\.0 is remembered for the release$", text, re.MULTILINE)
+    assert trailers.splitlines() == [f"Image: {WEB}:1.1.0", "Application: argocd/a", "Application: argocd/b"]
 
 
 @pytest.mark.measured

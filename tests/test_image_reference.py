@@ -16,7 +16,6 @@ from task.image import (
     parse_image,
     parse_image_list,
     parse_images,
-    same_image,
     split_image_list,
     split_registry,
 )
@@ -71,7 +70,7 @@ def test_finds_the_live_image_of_an_entry(case: dict[str, Any]) -> None:
     if name := given_.get("kustomize_image_name"):
         wanted.insert(0, parse_image(name))
     live = [(text, live_image(text)) for text in given_["live"]]
-    found = next((t for want in wanted for t, image in live if image and same_image(image, want)), None)
+    found = next((t for want in wanted for t, image in live if image and image.identity == want.identity), None)
     if case["id"] in OURS:
         assert found == given_["live"][0]
     else:
@@ -223,7 +222,7 @@ def test_refuses_json_nested_without_end() -> None:
     ],
 )
 def test_compares_repositories_whatever_the_spelling(one: str, other: str, same: bool) -> None:
-    assert same_image(parse_image(one), parse_image(other)) is same
+    assert (parse_image(one).identity == parse_image(other).identity) is same
 
 
 @pytest.mark.parametrize(
@@ -364,7 +363,7 @@ def test_printing_an_entry_and_parsing_it_agree(alias: str, name: str, constrain
 @given(NAME)
 def test_the_identity_is_a_spelling_of_the_same_image(name: str) -> None:
     image = parse_image(name)
-    assert same_image(parse_image(image.identity), image)
+    assert parse_image(image.identity).identity == image.identity
 
 
 @given(st.text(max_size=40))

@@ -1,3 +1,5 @@
+"""What `lint` finds in annotations and resources, and what it prints."""
+
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +55,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ({"image-list": "web=acme/web", "helm.image-tag": "t"}, "info", "helm.image-tag", "AIU ignores it"),
         ({"image-list": "web=acme/web", "platforms": "linux/arm64"}, "info", "platforms", "AIU ignores it"),
         ({"image-list": "web=acme/web", "web.pin-digest": "true"}, "info", "web.pin-digest", "AIU ignores it"),
+        ({"image-list": "web=acme/web", "web.helm.image-digest": "d"}, "info", "web.helm.image-digest", "AIU ignores"),
         (
             {"image-list": "web=acme/web", "web.write-back-target": "helmvalues"},
             "error",
@@ -60,7 +63,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "no per-image form",
         ),
         ({"image-list": "web=acme/web", "web.allow-tags": "^v1"}, "error", "web.allow-tags", "regexp:^v1"),
-        ({"image-list": "web=acme/web:>=1.0,<2.0"}, "error", "image-list", ">=1.2 <2"),
+        ({"image-list": "web=acme/web:>=1.0,<2.0"}, "error", "image-list", "web=acme/web:>=1.0 <2.0"),
         ({"image-list": "acme/web:>=1.0"}, "error", "image-list", "=acme/web:>=1.0"),
         ({"image-list": "web=acme/web", "update-strategy": "latest"}, "warning", "update-strategy", "newest-build"),
         ({"write-back-method": "git"}, "warning", "image-list", "nothing is ever updated"),
@@ -185,6 +188,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
         ({**WEB, "web.helm.image-name": "acme/web"}, "error", "web.helm.image-name", "write image.repository"),
         ({**WEB, "web.helm.image-name": "ghcr.io/x/y"}, "warning", "web.helm.image-name", "looks like an image"),
         ({**WEB, "web.helm.image-spec": "acme/web:1.0"}, "error", "web.helm.image-spec", "write image,"),
+        ({**WEB, "web.helm.image-digest": ".Values.image.digest"}, "error", "web.helm.image-digest", "image.digest"),
         ({**WEB, "web.helm.image-tag": "develop-v0.20.0-33"}, "error", "web.helm.image-tag", "write image.tag"),
         ({**WEB, "web.helm.image-tag": "latest"}, "error", "web.helm.image-tag", "is a tag"),
         ({**WEB, "web.helm.image-tag": "v1.2.3"}, "error", "web.helm.image-tag", "is a tag"),
@@ -388,6 +392,15 @@ def test_good_annotations_have_no_findings() -> None:
     assert lint(annotations) == ()
 
 
+def test_a_plugin_without_a_variable_is_an_error_whatever_helms_keys_say() -> None:
+    annotations = {"image-list": "web=acme/web", "web.helm.image-tag": "image.tag"}
+    (found,) = lint(annotations, kind="Plugin", section="Plugin")
+    assert (found.severity, found.hint.partition(" or ")[0]) == ("error", "write web.plugin.image-tag")
+    assert (
+        lint({**annotations, "web.plugin.image-tag": "TAG"}, kind="Plugin", section="Plugin")[0].severity == "warning"
+    )
+
+
 def test_a_plain_directory_needs_the_manifests_target() -> None:
     found = lint({"image-list": "web=acme/web"}, kind="Directory", section="Directory")
     assert [one.hint for one in found] == ["write write-back-target: manifests"]
@@ -541,6 +554,8 @@ def test_what_an_image_updater_resource_says_is_linted_too(tmp_path: Path) -> No
     result = image_update("lint", "--applications", path, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))
     found = {(one["application"], one["key"], one["severity"]): one for one in result.json["findings"]}
+    silent = found.pop(("argocd/web", "write-back-method", "info"))
+    assert "Image Updater patches the live Application, Image Update commits to Git" in silent["message"]
     assert set(found) == {("argocd/web", "web.allow-tags", "error"), (None, None, "error")}
     assert "colour" in found[None, None, "error"]["message"]
     assert {(one["file"], one["line"]) for one in found.values()} == {(str(path), 8)}
@@ -605,7 +620,9 @@ def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: P
             "did you mean updateStrategy?",
         ),
     ]
-    (rule,) = result.json["findings"][5:]
+    idle, rule = result.json["findings"][5:]
+    assert (idle["severity"], idle["line"]) == ("error", 22)
+    assert idle["message"] == f"{at}, applicationRefs[1]: no Application in namespace 'argocd' fits"
     assert (rule["application"], rule["key"], rule["line"]) == (None, "web.allow-tags", 16)
     assert rule["message"].startswith(f"{at}: web.allow-tags: '^v1' is neither")
     assert rule["message"].endswith("(argocd/web-2 and 2 more Applications)")

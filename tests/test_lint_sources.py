@@ -68,6 +68,14 @@ def test_a_folder_without_applications_is_a_warning(tmp_path: Path, text: str) -
     assert last == "0 Applications read: 0 errors, 1 warning, 0 remarks"
 
 
+@pytest.mark.parametrize("given", [["/none"], ["--applications", "/none"], ["file:///none.git//apps"]])
+def test_a_source_that_cannot_be_read_is_a_finding_of_the_json(given: list[str]) -> None:
+    ended = image_update("lint", *given, "--output", "json", "--allow-protocol", "file")
+    (found,) = ended.json["findings"]
+    assert (ended.code > 0, found["severity"]) == (True, "error")
+    assert f"error: {found['message']}; " in ended.stderr
+
+
 def test_the_place_of_a_finding_is_printed_once(repository: Path) -> None:
     (repository / ".image-update").mkdir()
     (repository / ".image-update" / "config").write_text("version: 1\npinDigest: maybe\n")

@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from runs import WEB, application, arguments, manifest, repository, target
 from support import Result, bare_repo, commit, git, image_update, show
+
+from task.schemas import load
 
 P = "argocd-image-updater.argoproj.io/"
 
@@ -39,6 +42,56 @@ def test_a_misspelt_rule_lets_no_tag_through(tmp_path: Path) -> None:
     assert "newTag: 1.0.0" in show(repo, "main", target("strict"))
     assert "newTag: 1.1.0" in show(repo, "main", target("loose"))
     assert len(result.json["errors"]) == 1  # told once
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "status", "lint"])
+def test_half_a_constraint_is_an_error_in_every_command(tmp_path: Path, command: str) -> None:
+    repo = repository(tmp_path, "web")
+    apps = manifest(tmp_path, application("web", repo, image_list=f"web={WEB}:>=1.0,<2"))
+    more = {"hold": ["web", "--reason", "x"], "scan": ["--registry-check", "auto"]}.get(command, [])
+    more += ["--image", f"{WEB}:2.5.0"] if command in ("run", "plan") else []
+    more += [] if command == "lint" else ["--allow-protocol", "file"]
+    result = image_update(command, *more, "--applications", apps, "--output", "json")
+    assert result.code == 3
+    assert "'<2' follows a comma" in result.stdout
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "lint"])
+def test_annotations_do_not_write_the_owners_files(tmp_path: Path, command: str) -> None:
+    config = "version: 1\nfreezes:\n- {schedule: 0 0 1 1 *, duration: 1h, match: {paths: ['apps/**']}}\n"
+    repo = bare_repo(tmp_path, {target("web"): "resources: []\n", ".image-update/config": config})
+    where = {"write_back_target": "helmvalues:/.image-update/config", "web.helm.image_tag": "freezes[0].match.paths[0]"}
+    args = arguments(manifest(tmp_path, application("web", repo, **where)))
+    args = ["--applications", args[4], "--output", "json"] if command == "lint" else args[1:]
+    result = image_update(command, *args)
+    assert result.code == 3
+    assert "annotations may not write Image Update's own files: '.image-update/config'" in result.stdout
+    if command != "lint":
+        assert [one["rule"] for one in result.json["decisions"]] == ["not-permitted"]
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+@pytest.mark.parametrize("kind", ["Application", "List", "ApplicationSet"])
+def test_a_rule_that_a_merge_key_brings_counts(tmp_path: Path, kind: str) -> None:
+    """kubectl and Argo CD follow merge keys, so such a rule is in the cluster."""
+    repo = repository(tmp_path, "web")
+    made = application("web", repo)
+    made["metadata"]["annotations"] = {"MERGED": "MERGED"}
+    rules = f"rules: &rules\n  {P}image-list: web={WEB}\n  {P}allow-tags: regexp:^1\n  {P}platforms: LINUX/amd64\n"
+    if kind == "List":
+        made = {"kind": "List", "apiVersion": "v1", "items": [made]}
+    if kind == "ApplicationSet":
+        template = {"metadata": made["metadata"], "spec": made["spec"]}
+        spec = {"generators": [{"list": {"elements": [{}]}}], "template": template}
+        made = {**made, "kind": kind, "metadata": {"name": "set", "namespace": "argocd"}, "spec": spec}
+    text = rules + "".join(f"{key}: {json.dumps(value)}\n" for key, value in made.items())
+    apps = tmp_path / "apps.yaml"
+    apps.write_text(text.replace('"MERGED": "MERGED"', f"<<: *rules, {P}write-back-target: kustomization"))
+    result = run(apps, image=f"{WEB}:9.9.9")
+    assert [(one["verdict"], one["rule"]) for one in result.json["decisions"]] == [("refuse", "allow-tags")]
+    listed = image_update("lint", str(apps), "--output", "json")
+    assert [(one["key"], one["line"]) for one in listed.json["findings"]] == [("platforms", 4), ("platforms", 4)]
 
 
 def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
@@ -135,6 +188,7 @@ def test_require_match(tmp_path: Path, command: str, image: str, code: int) -> N
     landed = command == "run"  # what is tracked lands all the same
     assert git(repo, "rev-list", "--count", "main") == ("2" if landed else "1")
     assert result.json["status"] == ("updated" if WEB in image else "unchanged")
+    assert ("\nerror: no Application tracks acme/typo" in f"\n{result.stderr}") == (code == 5)
 
 
 def test_a_scan_has_no_image_to_match(tmp_path: Path) -> None:
@@ -262,15 +316,34 @@ def test_broken_yaml_where_no_application_was_found(tmp_path: Path, command: lis
     }[way]
     given = ["--applications", source, "--allow-protocol", "file", "--output", "json"]
     result = image_update(*command, *given, stdin=text)
+    alone = way in ("file", "stdin")
+    severity = "error" if alone else "warning"
     (told,) = [
         f"{one.get('file') or ''}:{one.get('line') or ''} {one['message']}"
         for one in result.json["findings" if command == ["lint"] else "errors"]
-        if "not YAML" in one["message"] and one["severity"] == "warning"
+        if "not YAML" in one["message"] and one["severity"] == severity
     ]
     place = "stdin:2" if way == "stdin" else "apps/x.yaml:2"
     assert place in told
     assert "not YAML: line 5: did not find expected node content" in told
-    assert result.code == 0
+    assert result.code == (3 if alone else 0)
+
+
+@pytest.mark.parametrize("text", ["a: [\n", "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: [\n"])
+@pytest.mark.parametrize("command", [["run", "--image", "x:1"], ["scan"], ["status"], ["lint"], ["release", "web"]])
+def test_a_folder_whose_only_manifest_is_broken(tmp_path: Path, command: list[str], text: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    env = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
+    result = image_update(*command, "--applications", ".", cwd=tmp_path, env=env)
+    assert (result.code, "not YAML" in result.stdout + result.stderr) == (3, True)
+
+
+def test_a_broken_manifest_beside_another_source(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: [\n")
+    apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    result = image_update(*arguments(apps, "--applications", tmp_path / "x.yaml"))
+    assert (result.code, result.json["status"]) == (0, "updated")
+    assert ["not YAML" in one for one in messages(result, "warning")] == [True]
 
 
 def test_broken_yaml_of_others_beside_an_application(tmp_path: Path) -> None:
@@ -307,3 +380,44 @@ def test_a_plan_predicts_that_nobody_can_be_asked_about_rollouts(
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = image_update(*command, *arguments(apps, "--wait", *given)[1:])
     assert (result.code, messages(result, "error")) == (2, [message])
+
+
+NOWHERE = "/no/such/file"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--pull-request", "--forge", "gitea", "--forge-token-file", NOWHERE], "--forge-token-file: cannot read"),
+        (["--signing-key", NOWHERE], "--signing-key: cannot read"),
+        (["--verify", NOWHERE], "--verify: cannot read"),
+    ],
+)
+def test_a_missing_file_is_the_authors_mistake(tmp_path: Path, more: list[str], words: str) -> None:
+    repo = repository(tmp_path, "web")
+    done = image_update(*arguments(manifest(tmp_path, application("web", f"file://{repo}")), *more))
+    assert (done.code, done.json["status"], done.json["commits"]) == (2, "failed", []), done.stderr
+    assert words in done.stderr
+    jsonschema.validate(done.json, load("report.v1"))
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+def test_git_that_is_not_installed_is_no_success(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "web")
+    apps = manifest(tmp_path, application("web", f"file://{repo}"))
+    done = image_update(*arguments(apps), env={"PATH": str(tmp_path)})
+    assert (done.code, done.json["status"]) == (2, "failed"), done.stderr
+    assert [one["rule"] for one in done.json["decisions"]] == ["usage"]
+    jsonschema.validate(done.json, load("report.v1"))
+    assert "git is not installed; install git" in done.stderr
+
+
+def test_a_file_that_registries_conf_names_is_not_a_registry_that_does_not_answer(tmp_path: Path) -> None:
+    """Without an answer newest-build goes on by arrival; here nobody was asked."""
+    repo = repository(tmp_path, "web")
+    apps = manifest(tmp_path, application("web", f"file://{repo}", update_strategy="newest-build"))
+    conf = tmp_path / "registries.conf"
+    conf.write_text(f"registries:\n- {{name: g, prefix: ghcr.io, api_url: 'https://ghcr.io', ca_file: {NOWHERE}}}\n")
+    done = image_update(*arguments(apps, "--registry-check", "auto", "--registries-conf", conf))
+    assert (done.code, done.json["commits"]) == (2, []), done.stderr
+    assert f"cannot read ca_file '{NOWHERE}'" in done.stderr

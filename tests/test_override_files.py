@@ -76,13 +76,26 @@ def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_au
     scene = Scene(tmp_path, {**HELM, FILE: old})
     done = scene.run("1.1.0", helm(log="debug", replicas="2"))
     kept = old.replace("1.0.0", "1.1.0")
-    assert scene.text == kept + '  - name: replicas  # from the Application\n    value: "2"\n    forcestring: false\n'
-    assert ["in log;" in told for told in warnings(done)] == [True]
+    assert scene.text == kept  # Argo CD has not seen `replicas` since this list is there
+    assert warnings(done) == [
+        f"{FILE} differs from the Application in log; Argo CD uses the file",
+        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that",
+    ]
+    assert "--carry-parameters" in done.json["errors"][1]["hint"]
+    done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
+    assert (scene.text, warnings(done)) == (kept.replace("1.1.0", "1.2.0"), [])
+    kept = kept.replace("1.1.0", "1.3.0")
+    for asked in ("--carry-parameters", "--no-repository-config"):  # the second run follows the mark of the first
+        done = scene.run("1.3.0", helm(log="debug", replicas="2"), asked)
+        assert (
+            scene.text == f'{kept}  - name: replicas  # from the Application\n    value: "2"\n    forcestring: false\n'
+        )
+        assert ["in log;" in told for told in warnings(done)] == [True]
 
 
 def test_plan_tells_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(8)]
-    text = "helm:\n  parameters:\n" + "".join(f"  - {{name: {name}, value: own}}\n" for name in names)
+    text = "helm:\n  parameters:\n" + "".join(f"  - {{name: {name}, value: own}}\n" for name in (*names, "image.tag"))
     scene = Scene(tmp_path, {**HELM, FILE: text})
     one = application("a", scene.repo, write_back_target="")
     one["spec"]["source"] |= helm(**dict.fromkeys(names, "spec"))
@@ -94,8 +107,10 @@ def test_plan_tells_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
 
 def test_images_of_kustomize(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {**KUSTOMIZE, FILE: "kustomize:\n  images:\n  - acme/own:1\n"})
-    scene.run("1.1.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}})
-    text = f"kustomize:\n  images:\n  - acme/own:1\n  - acme/db:{{}}  # from the Application\n  - {WEB}:{{}}\n"
+    done = scene.run("1.0.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}})
+    assert [told for told in warnings(done) if "hides kustomize.images[acme/db] of" in told]
+    scene.run("1.1.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}}, "--carry-parameters")
+    text = f"kustomize:\n  images:\n  - acme/own:1\n  - {WEB}:{{1}}\n  - acme/db:{{0}}  # from the Application\n"
     assert scene.text == text.format("1", "1.1.0")
     done = scene.run("1.2.0", {"kustomize": {"images": ["acme/own:2", "acme/db:7"]}})
     assert scene.text == text.format("7", "1.2.0")
@@ -110,18 +125,15 @@ def test_variables_of_a_plugin_and_the_common_file(tmp_path: Path) -> None:
     env = {"plugin": {"env": [{"name": "LOG", "value": "info"}, {"name": "MODE", "value": "slow"}]}}
     keys = {"web.plugin.image-tag": "TAG"}
     scene.run("1.1.0", env, **keys)
-    assert "  - name: LOG  # from the Application\n    value: info\n" in scene.text
+    assert "LOG" not in scene.text  # the common file hides it
     assert "  - name: MODE  # from .argocd-source.yaml\n    value: fast\n" in scene.text
     commit(scene.repo, {"apps/a/.argocd-source.yaml": common.replace("fast", "faster")})
     scene.run("1.2.0", env, **keys)
     assert "  - name: MODE  # from .argocd-source.yaml\n    value: faster\n" in scene.text
-    commit(
-        scene.repo, {"apps/a/.argocd-source.yaml": None, FILE: scene.text.replace("LOG  # from the Application", "LOG")}
-    )
-    done = scene.run("1.3.0", {"plugin": {"env": [*env["plugin"]["env"][1:], {"name": "LOG", "value": "all"}]}}, **keys)
+    commit(scene.repo, {"apps/a/.argocd-source.yaml": None})
+    scene.run("1.3.0", env, **keys)
     assert "  - name: MODE  # from the Application\n    value: slow\n" in scene.text
-    assert "  - name: LOG\n    value: info\n" in scene.text
-    assert warnings(done) == [f"{FILE} differs from the Application in LOG; Argo CD uses the file"]
+    assert "  - name: LOG  # from the Application\n    value: info\n" in scene.text
 
 
 @pytest.mark.parametrize("alias", ["web", "db"])
@@ -140,3 +152,55 @@ def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(tmp_path: Pat
     assert "  - name: db.tag\n    value: {}\n".format("8.0.0" if alias == "db" else "7.0.0") in scene.text
     assert "1.0.0" not in scene.text
     assert git(scene.repo, "rev-list", "--count", "main") == "4"
+
+
+def test_the_first_run_reads_the_chart_s_values_so_that_an_older_build_does_not_go_in(tmp_path: Path) -> None:
+    files = {**HELM, "apps/a/values.yaml": "image: {tag: 1.0.0}\n", "apps/common/prod.yaml": "image: {tag: 2.0.0}\n"}
+    scene = Scene(tmp_path, files)
+    section = {"helm": {"valueFiles": ["../common/prod.yaml"]}}
+    (one,) = scene.run("1.5.0", section).json["decisions"]
+    assert (one["verdict"], one["rule"], one["current"]) == ("refuse", "not-newer", "2.0.0")
+    (one,) = scene.run("2.1.0", section).json["decisions"]
+    assert (one["verdict"], one["current"], "2.1.0" in scene.text) == ("update", "2.0.0", True)
+
+
+AIU = f"""helm:
+  parameters:
+  - name: image.tag
+    value: 1.0.0
+    forcestring: true
+  - name: image
+    value: {WEB}:0.9.0
+    forcestring: true
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "status", "lint", "lint here"])
+def test_what_a_file_hides_and_what_it_does_not_change_is_told_by(command: str, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {**HELM, FILE: AIU})
+    one = application("a", scene.repo, write_back_target="")
+    one["spec"]["source"] |= helm(replicas="7")
+    if command == "lint here":  # in a clone, without access to the repository
+        git(tmp_path, "clone", "--quiet", str(scene.repo), str(tmp_path / "clone"))
+        apps = manifest(tmp_path / "clone", one)
+        found = image_update("lint", apps, "--output", "json").json["findings"]
+    else:
+        apps = manifest(tmp_path, one)
+        given = arguments(apps)[1:]
+        result = image_update(command, *(given if command in ("run", "plan") else given[2:]))
+        found = result.json["findings" if command == "lint" else "errors"]
+        assert result.code == 0, result.stderr
+    told = [one["message"] for one in found if one["severity"] == "warning"]
+    assert f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that" in told
+    assert f"{WEB} is also at {FILE}:7, not changed" in told
+
+
+def test_what_else_is_the_image_in_a_folder_of_manifests(tmp_path: Path) -> None:
+    pod = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - {{name: a, image: '{WEB}:1.0.0'}}\n"
+    recipe = f"apiVersion: x.dev/v1\nkind: Recipe\nspec:\n  runs: {WEB}:1.0.0\n  text: use {WEB}:1.0.0\n"
+    repo = bare_repo(tmp_path, {"apps/a/pod.yaml": pod, "apps/a/recipe.yaml": recipe})
+    apps = manifest(tmp_path, application("a", repo, write_back_target="manifests"))
+    for _ in range(2):  # also when there is nothing to do
+        result = image_update(*arguments(apps))
+        assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, not changed"]
+    assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (recipe, "2")

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clusters import in_cluster, of_argo_cd
 from fakes.kubernetes_api import SECRETS, KubernetesApi, running
 from git_servers import GitServer, git_server
 from runs import application, arguments, manifest, repository, target
 from serving import certificate
 from support import Result, git, image_update, show
-from test_repository_settings import TOKEN, in_cluster, of_argo_cd
 
 from task.http import Http, NoAnswerError
 
+TOKEN = "b3arer-t0ken"
 ELSEWHERE = "a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
 
 

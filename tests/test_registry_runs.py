@@ -252,7 +252,7 @@ def test_logins(tmp_path: Path, server: RegistryApi, challenge: str, by: str) ->
         ("env:HOME_LOGIN", "allow"),
         ("ext:/bin/login", "ext"),
         ("pullsecret:argocd/login", "no cluster is available"),
-        ("secret:argocd/login#field", "no cluster is available"),
+        ("secret:argocd/login#field", "no cluster is available"),  # the Application's own namespace
         ("secret:other/login#field", "namespace"),
     ],
 )

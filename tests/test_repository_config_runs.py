@@ -1,6 +1,6 @@
 """The repository's own config, from the command line to the branch: one story for each thing that it changes.
 
-Which rule decides what is in tests/repository_config and tests/pipeline/test_governed.py.
+Which rule decides what is in tests/repository_config and tests/landing/test_governed.py.
 """
 
 import json
@@ -205,11 +205,31 @@ def test_lint_warns_of_a_rule_that_matches_no_application(tmp_path: Path) -> Non
     assert result.code == 0
 
 
-def test_lint_warns_of_a_config_in_the_wrong_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("ending", [".yaml", ".yml", ".json"])
+def test_a_config_with_an_ending_is_an_error(tmp_path: Path, ending: str, beside: bool) -> None:
+    repo = repository(tmp_path, "a")
+    commit(repo, {f"{CONFIG}{ending}": NOW, **({CONFIG: "version: 1\n"} if beside else {})})
+    tip = git(repo, "rev-parse", "main")
+    apps = manifest(tmp_path, application("a", repo))
+    for command in ("run", "plan"):
+        result = image_update(command, *arguments(apps)[1:])
+        (found,) = result.json["decisions"]
+        assert (result.code, found["verdict"], found["rule"]) == (3, "error", "target")
+        assert found["because"] == f"{CONFIG}{ending}: is not read: the config is the file {CONFIG}"
+    assert git(repo, "rev-parse", "main") == tip
+    given = ("--applications", apps, "--allow-protocol", "file", "--output", "json")
+    assert image_update("status", *given, "--image", f"{WEB}:1.1.0").code == 3
+    assert image_update("hold", "a", "--reason", "x", *given).code == 3
+    assert git(repo, "rev-parse", "main") == tip
+    assert image_update(*arguments(apps, "--no-repository-config")).code == 0
+
+
+def test_lint_tells_of_a_config_in_the_wrong_place(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "work")
     (tmp_path / "work" / CONFIG).mkdir(parents=True)
     (tmp_path / "work" / f"{CONFIG}.yaml").write_text("version: 1\n")
     result = image_update("lint", tmp_path / "work", "--output", "json")
     found = [one["message"] for one in result.json["findings"] if "is not read" in one["message"]]
-    assert found == [f"the folder {CONFIG} is not read", f"{CONFIG}.yaml is not read"]
-    assert result.code == 0
+    assert found == [f"the folder {CONFIG} is not read", f"{CONFIG}.yaml is not read: the config is the file {CONFIG}"]
+    assert result.code == 3

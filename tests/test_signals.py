@@ -314,8 +314,6 @@ MOMENTS_AFTER_THE_PUSH = [
     ("return", "task.ci.publish.publish"),
     ("import", "task.output.metrics"),
     ("import", "prometheus_client"),
-    ("import", "task.http"),
-    ("import", "requests"),
     ("return", "task.output.notify.notify"),
     ("return", "task.cli.update.update"),
     ("return", "task.cli.app.main"),

@@ -1,4 +1,4 @@
-"""From the command line to the remote branch."""
+"""One event from the command line to the remote branch: what lands, what is reported, and what stops it."""
 
 import json
 import os
@@ -199,11 +199,29 @@ def test_nobody_takes_the_image(tmp_path: Path) -> None:
     assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
 
 
+def test_a_rerun_names_the_commit_that_it_finds(tmp_path: Path) -> None:
+    repo = bare_repo(tmp_path, files("a", "b"))
+    manifest = write(tmp_path, application("a", repo), application("b", repo))
+
+    def results(*more: str) -> tuple[str, ...]:
+        run(manifest, "--results-dir", str(tmp_path / "results"), *more)
+        return tuple((tmp_path / "results" / name).read_text() for name in ("commit", "updated", "branch", "message"))
+
+    first = results()
+    assert first == (git(repo, "rev-parse", "main"), "true", "main", "updated: 2 updated")
+    assert results() == (first[0], "false", "main", "nothing to do: 2 current")
+    assert results("--application", "b")[:2] == (first[0], "false")
+    commit(repo, {"other": "1\n"})  # then the last commit is somebody else's
+    assert results()[:2] == ("", "false")
+
+
 def test_require_update_exits_5(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo))
     assert run(manifest, "--require-update").code == 0
-    assert run(manifest, "--require-update").code == 5
+    again = run(manifest, "--require-update", env={"GITHUB_ACTIONS": "true"})
+    assert (again.code, again.json["status"]) == (5, "unchanged")
+    assert "\n::error::--require-update: nothing was updated; " in f"\n{again.stderr}"
 
 
 def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:
@@ -501,7 +519,7 @@ def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
     hook = repo / "hooks" / "update"
     hook.write_text(MOVES_THE_BRANCH)
     hook.chmod(0o755)
-    result = run(write(tmp_path, application("a", repo)), "--deadline", "2")
+    result = run(write(tmp_path, application("a", repo)), "--deadline", "0.5")
     assert (result.code, rules(result)) == (75, {"argocd/a": "contended"})
 
 
@@ -512,3 +530,57 @@ def test_only_the_meant_applications_file_changes_between_runs(tmp_path: Path) -
     commit(repo, {"apps/a/kustomization.yaml": text})
     run(manifest)
     assert show(repo, "main", "apps/a/kustomization.yaml") == text.replace("1.0.0", "1.1.0")
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_failure_prints_one_json_text(tmp_path: Path, command: str) -> None:
+    result = image_update(
+        command, "--image", f"{WEB}:1.1.0", "--applications", tmp_path / "nowhere", "--output", "json"
+    )
+    assert (result.code, json.loads(result.stdout)["status"]) == (2, "failed")
+
+
+@pytest.mark.measured
+def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
+    result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
+    assert (result.code, result.stdout) == (2, "failed: nothing was done\n")
+
+
+def test_an_image_that_runs_and_that_git_does_not_name_is_unchanged(tmp_path: Path) -> None:
+    live = {"status": {"summary": {"images": [f"{WEB}:1.1.0"]}}}
+    apps = write(tmp_path, {**application("a", bare_repo(tmp_path, files("a"))), **live})
+    (decision,) = run(apps).json["decisions"]
+    assert (decision["verdict"], decision["current"]) == ("unchanged", "1.1.0")
+    assert "live" in decision["because"]
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {},
+        {"image_list": f"one={WEB}:~1,two={WEB}:~2"},
+        {"write_back_target": "kustomization,kustomization:../b"},
+        {"write_back_target": "helmvalues:/nowhere/x.yaml"},
+        {"git_branch": "main:update-{{.SHA256}}"},
+        {"git_branch": "main:a..b"},
+        {"web__ignore_tags": "*"},
+        {"write_back_method": "argocd"},
+    ],
+)
+def test_plan_decides_as_run_does(tmp_path: Path, annotations: dict[str, str]) -> None:
+    repo = bare_repo(tmp_path, files("a", "b"))
+    apps = write(tmp_path, application("a", repo, **annotations), application("b", repo), application("gone", repo))
+    given = ("--image", f"{WEB}:1.1.0", "--applications", apps, "--allow-protocol", "file", "--output", "json")
+    planned = image_update("plan", *given)
+    done = run(apps)
+    assert planned.json["decisions"] == done.json["decisions"]
+    assert planned.json["counts"] == done.json["counts"]
+    assert [one["tree"] for one in planned.json["commits"]] == [one["tree"] for one in done.json["commits"]]
+    assert planned.code == done.code
+
+
+@pytest.mark.parametrize("prefix", ["deploy.example.com", "deploy.example.com/"])
+def test_the_annotation_prefix_ends_with_a_slash_or_not(tmp_path: Path, prefix: str) -> None:
+    app = application("a", bare_repo(tmp_path, files("a")))
+    app["metadata"]["annotations"] = {"deploy.example.com/image-list": WEB}
+    assert rules(run(write(tmp_path, app), "--annotation-prefix", prefix)) == {"argocd/a": "admitted"}

@@ -87,6 +87,10 @@ def test_one_line() -> None:
         ("fatal: 'https://u:secret@h/x' and http://t@h/", "fatal: 'https://h/x' and http://h/"),
         ("ssh://git:secret@h/x, ssh://git@h/x", "ssh://git@h/x, ssh://git@h/x"),
         ("mail a@b.example", "mail a@b.example"),
+        ("at https://u:se/cret@h/x, and 'http://u:a/b/c@h'", "at https://h/x, and 'http://h'"),
+        ("ssh://git:se/cret@h/x", "ssh://git@h/x"),
+        ("http://h:8080/x@main and https://[::1]:1/x@main", "http://h:8080/x@main and https://[::1]:1/x@main"),
+        ("see https://h/x@main or ssh://git@h:22/x@main", "see https://h/x@main or ssh://git@h:22/x@main"),
     ],
 )
 def test_logins_within_a_text_are_not_shown(text: str, shown: str) -> None:

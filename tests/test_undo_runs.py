@@ -13,7 +13,21 @@ from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import at, operated
 from runs import KUSTOMIZATION, WEB, arguments, manifest, start, target, wait_until
 from support import Result, commit, git, image_update, show
-from test_wait_runs import OLD_ONE, Play, Played, by_hand, env, good, hook_fails, old, played, stuck, versioned, waiting
+from test_wait_runs import (
+    OLD_ONE,
+    Play,
+    Played,
+    by_hand,
+    env,
+    good,
+    hook_fails,
+    old,
+    paused,
+    played,
+    stuck,
+    versioned,
+    waiting,
+)
 
 BACK = f"rolled back: {WEB} is held at 1.0.0; "
 ON_FAILURE = ("--on-failure", "rollback", "--wait-timeout", "6")
@@ -88,6 +102,15 @@ def test_only_the_application_that_fails_goes_back(tmp_path: Path, server: ArgoC
 def never_synced(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     before = operated(revision="a" * 40, started=1, finished=2)
     return [old(one), at(one, "OutOfSync", "Healthy", revision=tip, operation=before)]
+
+
+def test_a_paused_canary_is_left_alone(tmp_path: Path, server: ArgoCDServer) -> None:
+    repo = played(server, tmp_path, web=paused, api=good)
+    result = undoing(server)
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+    assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+    assert [one["rollback"] for one in result.json["commits"]] == [False]
+    assert warnings(result) == ["paused, and not healthy yet: Rollout web: CanaryPauseStep"]
 
 
 @pytest.mark.parametrize("play", [by_hand, never_synced])

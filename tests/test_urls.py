@@ -118,6 +118,11 @@ def test_a_log_shows_no_query(url: str, logged: str) -> None:
         ("https://host/x://y@z", "https://host/x://y@z"),
         ("git@host:x", "git@host:x"),
         ("https://host/x@y", "https://host/x@y"),
+        ("https://host:8443/x@y", "https://host:8443/x@y"),
+        ("https://[::1]:8443/x@y", "https://[::1]:8443/x@y"),
+        ("https://u:se/cret@host/x", "https://host/x"),
+        ("https://u:1se/c/ret@host/x", "https://host/x"),
+        ("ssh://git:se/cret@host/x", "ssh://git@host/x"),
         ("/srv/a@b", "/srv/a@b"),
     ],
 )

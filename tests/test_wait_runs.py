@@ -66,6 +66,17 @@ def by_hand(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [old(manual), at(manual, "OutOfSync", "Healthy", revision=tip)]
 
 
+def paused(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    """A canary that waits for a person."""
+    canary = [resource("Rollout", "web", "Suspended", "CanaryPauseStep", group="argoproj.io", namespace="web")]
+    done = operated(revision=tip)
+    both = [*NEW, *OLD_ONE["images"]]
+    return [
+        *rollout(one, tip),
+        at(one, "Synced", "Suspended", revision=tip, compared=14, operation=done, resources=canary, images=both),
+    ]
+
+
 def stuck(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return rollout(one, tip)[:3]
 
@@ -302,6 +313,36 @@ def test_a_patched_application_is_waited_for(server: ArgoCDServer) -> None:
     server.plays = Synced(server.plays)
     result = waiting(server, "--wait-timeout", "20")
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
+
+
+def test_a_patch_that_its_owner_takes_back_is_6(server: ArgoCDServer) -> None:
+    """The ApplicationSet writes the old spec again, and the pods of the patch still run for a moment."""
+    one = versioned(live_app("web"))
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSet", "name": "gen", "uid": "5"}
+    one["metadata"]["ownerReferences"] = [owner]
+    before = old(one)
+    before["status"] |= one["status"]
+    server.add(before)
+    server.others["applicationsets", "argocd", "gen"] = {"spec": {"generators": []}}
+    seconds = iter(range(14, 60))
+
+    class TakenBack(dict[tuple[str, str], list[dict[str, Any]]]):
+        def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
+            found = super().__getitem__(key)
+            if any("refresh" in request.query for request in server.asked("GET")):
+                done = operated(revision=OLD)
+                done["syncResult"]["source"] = one["spec"]["source"]
+                state = at(one, "Synced", "Healthy", revision=OLD, compared=next(seconds), operation=done, images=NEW)
+                found[:] = [state]
+            return found
+
+    server.plays = TakenBack(server.plays)
+    result = waiting(server, "--wait-timeout", "4")
+    assert (result.code, result.json["status"]) == (6, "failed"), result.stderr
+    (warning, error) = sorted(result.json["errors"], key=lambda found: found["severity"] == "error")
+    assert warning["message"].startswith("ApplicationSet gen takes the patch back")
+    gone = f"the live Application no longer has {WEB}:1.1.0: ApplicationSet gen took the patch back"
+    assert error["message"] == gone
 
 
 def test_files_need_to_know_whom_to_ask(tmp_path: Path, server: ArgoCDServer) -> None:

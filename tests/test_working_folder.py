@@ -1,4 +1,4 @@
-"""The folder that a step starts in is often a checkout: its Git configuration, broken or not, is not ours."""
+"""The folder that a step starts in is often a checkout: its Git configuration, broken or not, is not used."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def checkout(folder: Path, config: str) -> Path:
         pytest.param(HOSTILE, id="hostile"),
     ],
 )
-def test_its_git_configuration_is_not_ours(tmp_path: Path, config: str) -> None:
+def test_the_git_configuration_of_the_folder_is_not_used(tmp_path: Path, config: str) -> None:
     repo, marker, hooks = repository(tmp_path, "a"), tmp_path / "marker", tmp_path / "hooks"
     hooks.mkdir()
     for name in ("pre-push", "reference-transaction", "post-update"):

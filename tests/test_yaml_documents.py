@@ -1,3 +1,5 @@
+"""YAML documents: what is read of them, where each begins, and that hostile ones stay bounded."""
+
 import json
 import time
 
@@ -53,6 +55,12 @@ def test_directives_and_byte_order_marks_are_read() -> None:
     assert data("\ufeff%YAML 1.1\n---\n" + APP)[0] == {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 
 
+@pytest.mark.parametrize("between", ["---\n\ufeff", "--- \r\n\ufeff", "---\n# c\n\n\ufeff", "---\n\ufeff# c\n"])
+def test_two_files_with_a_byte_order_mark_that_were_put_together(between: str) -> None:
+    """kubectl (1.32) reads both."""
+    assert data(APP + between + APP) == [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}] * 2
+
+
 def test_a_block_scalar_may_hold_what_looks_like_a_document() -> None:
     text = APP + "x: |\n  ---\n  argoproj.io\ny: 1\n"
     assert data(text)[0]["y"] == "1"  # type: ignore[index]
@@ -73,6 +81,44 @@ def test_an_alias_bomb_costs_no_more_than_its_text() -> None:
     start = time.perf_counter()
     assert len(data(APP + "\n".join(lines) + "\n")) == 1
     assert time.perf_counter() - start < 2
+
+
+# What `kubectl label --local -o json` (1.32) prints for these mappings in a ConfigMap. kustomize differs where a key
+# above `<<` is in both: it keeps that key.
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("{<<: *one}", {"a": "1", "b": "1"}),
+        ("{<<: *one, b: '9'}", {"a": "1", "b": "9"}),
+        ("{b: '9', <<: *one}", {"a": "1", "b": "1"}),
+        ("{<<: [*one, *two]}", {"a": "1", "b": "1", "c": "2"}),
+        ("{<<: {k: v, l: {<<: *one}}, k: z}", {"k": "z", "l": {"a": "1", "b": "1"}}),
+        ("{<<: *one, <<: *two}", {"a": "2", "b": "1", "c": "2"}),
+        ("{'<<': q, <<: *one}", {"<<": "q", "a": "1", "b": "1"}),
+        ("{!!merge <<: [{c: x}, *two]}", {"a": "2", "c": "x"}),
+        ("{a: <<, b: [<<]}", {"a": "<<", "b": ["<<"]}),
+    ],
+)
+def test_merge_keys_are_followed_as_kubectl_does(text: str, read: object) -> None:
+    anchors = "one: &one {a: '1', b: '1'}\ntwo: &two {a: '2', c: '2'}\n"
+    assert data(f"{APP}{anchors}read: {text}\n")[0]["read"] == read  # type: ignore[index]
+
+
+@pytest.mark.parametrize("text", ["{<<: x}", "{<<: [a]}", "{<<: [*one, [*one]]}"])
+def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
+    (found,) = documents(f"{APP}one: &one {{}}\nread: {text}\n")
+    assert "takes a mapping" in found.problem
+
+
+def test_merge_keys_cost_no_more_than_the_text() -> None:
+    """Each of many merge keys brings many keys, or what another one has brought. Like Go, none brings itself."""
+    wide = "big: &big {" + ", ".join(f"k{n}: v" for n in range(3000)) + "}\nx:\n" + "- <<: *big\n" * 30_000
+    deep = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: *a{n - 1}, k{n}: v}}\n" for n in range(1, 30_000))
+    own = "a: &a {<<: *a, k: v}\n"
+    start = time.perf_counter()
+    problems = [one.problem for text in (wide, deep, own) for one in documents(APP + text)]
+    assert [bool(problem) for problem in problems] == [True, True, True]
+    assert time.perf_counter() - start < 5
 
 
 @pytest.mark.parametrize(

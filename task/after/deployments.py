@@ -111,7 +111,7 @@ class ShownDeployments:
         return True
 
     def _warn(self, rule: str, message: str, hint: str) -> None:
-        self._problems.append(Problem("", rule, message, hint, "warning"))
+        self._problems.append(Problem(rule=rule, message=message, hint=hint, severity="warning"))
 
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:

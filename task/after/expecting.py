@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from task.argocd.owners import set_of
+from task.argocd.rollout import Rollout
+from task.argocd.rollout_causes import mapping, text
 from task.argocd.running import Expected
 from task.deciding.job import Landed
 from task.deciding.target import resolve, target_of, target_places
@@ -16,6 +19,7 @@ from task.landing.ports import Repository
 from task.model import Decision, Image, Reading, Subscription
 from task.once import once
 
+_KEEP = "write write-back-method: git, or let the owner ignore the field"
 Repositories = Callable[[str, Subscription | None], Repository]
 
 
@@ -25,7 +29,7 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
     for one in landed:
         for decision in one.decisions:
             sub, image = decision.subscription, decision.candidate
-            if not (image.tag or image.digest) or decision.verdict.verdict not in ("update", "unchanged"):
+            if not (image.tag or image.digest) or decision.verdict not in ("update", "unchanged"):
                 continue
             key, hint = _place(decision)
             replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
@@ -35,6 +39,7 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
                     key=key,
                     hint=hint,
                     revision=one.commit,
+                    digest=decision.built,
                     replaced=replaced.identity if replaced else "",
                     now=_at_the_tip(decision, repository) if one.commit else _live(decision),
                 )
@@ -62,17 +67,39 @@ def _place(decision: Decision) -> tuple[str, str]:
 
 
 def _live(decision: Decision) -> Callable[[Mapping[str, Any]], Image | None]:
+    def now(item: Mapping[str, Any]) -> Image | None:
+        found = _live_reading(decision, item)
+        return _image(decision, found) if found else None
+
+    return now
+
+
+def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None:
     sub = decision.subscription
     sources = sub.application.sources
     index = sources.index(sub.source) if sub.source in sources else 0
+    try:
+        return read_live(item, index, target_of(sub, "live", carry=False))
+    except TaskError:
+        return None
 
-    def now(item: Mapping[str, Any]) -> Image | None:
-        try:
-            return _image(decision, read_live(item, index, target_of(sub, "live", carry=False)))
-        except TaskError:
-            return None
 
-    return now
+def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
+    """Return a failure if a live Application has again what it had before the patch of this run.
+
+    Its pods still run the new image for a while, so they say nothing. Another version is no failure, because a later
+    run wrote it.
+    """
+    for one in decisions:
+        now = _live_reading(one, item) if one.verdict == "update" else None
+        if now and (now.tag, now.digest) in (("", ""), (one.current.tag, one.current.digest)):
+            owner = (
+                f"ApplicationSet {set_of(item)}" if set_of(item) else "the owner of the Application, such as a parent"
+            )
+            because = f"the live Application no longer has {one.candidate.reference}: {owner} took the patch back"
+            compared = text(mapping(item, "status"), "reconciledAt")
+            return Rollout("failed", because, _KEEP, sure=False, compared=compared)
+    return None
 
 
 def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mapping[str, Any]], Image | None]:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from task.after.expecting import Repositories, expected
+from task.after.expecting import Repositories, expected, reverted
 from task.after.merging import Merges
 from task.after.undo import not_undone
 from task.after.waiting import Descends, all_of, holding, judge_of, watch
+from task.argocd.rollout import ROLLED_OUT
 from task.argocd.rollout_display import told
 from task.argocd.rollout_view import parent_of
 from task.argocd.rollouts import Awaited, Judge, RolloutApi, Row, refresh
@@ -29,7 +30,7 @@ Severity = Literal["error", "warning"]
 _LEAST = 1.0  # seconds that have to be left for another wait
 
 
-class Argo(Protocol):
+class ReachedArgo(Protocol):
     """Argo CD, or its cluster, as this run reaches it."""
 
     environ: Mapping[str, str]
@@ -55,7 +56,7 @@ class Follow:
     def __init__(
         self,
         settings: Settings,
-        argo: Argo,
+        argo: ReachedArgo,
         forge: Callable[[str], Forge],
         descends: Descends,
         repository: Repositories,
@@ -114,7 +115,7 @@ class Follow:
                 found.append(Recovery(key, "unknown", failed.message.removeprefix(f"{key}: "), waits[key]))
             elif row.state == "synced-and-healthy":
                 found.append(Recovery(key, "healthy", row.warning))
-            elif row.state == "timed-out":
+            elif row.state in ("timed-out", "paused"):
                 found.append(Recovery(key, "late", row.because, waits[key]))
             else:
                 found.append(Recovery(key, "failed", told(row), row.hint))
@@ -128,7 +129,9 @@ class Follow:
 
     def _tell(self, error: TaskError, severity: Severity) -> None:
         code = int(error.exit) if severity == "error" else 0
-        self._problems.append(Problem("", error.rule, str(error), error.hint, severity, exit=code))
+        self._problems.append(
+            Problem(rule=error.rule, message=str(error), hint=error.hint, severity=severity, exit=code)
+        )
 
     def _events(self, written: Sequence[Landed]) -> None:
         kubernetes = self._argo.kubernetes()
@@ -136,7 +139,7 @@ class Follow:
             app = members[0].application
             item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
             if item is not None:
-                updates = [two for one in members for two in one.decisions if two.verdict.verdict == "update"]
+                updates = [two for one in members for two in one.decisions if two.verdict == "update"]
                 changes = [change_of(two) for two in updates]
                 kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
@@ -188,7 +191,15 @@ class Follow:
 
     def _untold(self, one: Landed, why: str) -> None:
         hint = "wait for what deploys it: image-update wait APP --revision SHA"
-        self._problems.append(Problem(one.application.key, "rollout", f"not waited for: {why}", hint, "warning"))
+        self._problems.append(
+            Problem(
+                application=one.application.key,
+                rule="rollout",
+                message=f"not waited for: {why}",
+                hint=hint,
+                severity="warning",
+            )
+        )
 
     def _watched(
         self, applications: Mapping[str, Sequence[Landed]], limit: float
@@ -212,9 +223,17 @@ class Follow:
             key = row.application
             if error := errors.get(key):
                 message = error.message.removeprefix(f"{key}: ")
-                self._problems.append(Problem(key, error.rule, message, error.hint, exit=int(error.exit)))
+                self._problems.append(
+                    Problem(application=key, rule=error.rule, message=message, hint=error.hint, exit=int(error.exit))
+                )
+            elif row.state == "paused":  # nobody knows yet how it ends, so a deployment stays in progress
+                self._problems.append(
+                    Problem(application=key, rule="rollout", message=row.warning, hint=row.hint, severity="warning")
+                )
             elif row.state != "synced-and-healthy":
-                self._problems.append(Problem(key, "rollout", told(row), row.hint, exit=int(Exit.ROLLOUT)))
+                self._problems.append(
+                    Problem(application=key, rule="rollout", message=told(row), hint=row.hint, exit=int(Exit.ROLLOUT))
+                )
                 self._ends[key] = RolloutEnd(key, succeeded=False, because=told(row))
                 if row.begun and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
@@ -223,15 +242,18 @@ class Follow:
             else:
                 self._ends[key] = RolloutEnd(key, succeeded=True, because=row.because)
                 if row.warning:
-                    self._problems.append(Problem(key, "rollout", row.warning, row.hint, "warning"))
-            bad += row.state != "synced-and-healthy"
+                    self._problems.append(
+                        Problem(application=key, rule="rollout", message=row.warning, hint=row.hint, severity="warning")
+                    )
+            bad += row.state not in ROLLED_OUT
         if bad and len(rows) > 1:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _judge(self, one: Landed) -> Judge:
         """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
         if not one.commit:
-            return judge_of(lambda _any: True, spec=True)
+            patched = judge_of(lambda _any: True, spec=True)
+            return lambda item, *seen: reverted(one.decisions, item) or patched(item, *seen)
         sub = one.decisions[0].subscription
         return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
 

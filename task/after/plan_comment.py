@@ -37,7 +37,12 @@ def commented(report: Report, job: Job, world: World) -> Report:
         longest = LONGEST_BODY.get(comments.forge, LONGEST)
         page = comments.put(job.comment.number, mark, text_of(report, job, mark, longest))
     except TaskError as error:
-        problem = Problem("", error.rule, f"the plan is in no comment: {error.message}", error.hint, "warning")
+        problem = Problem(
+            rule=error.rule,
+            message=f"the plan is in no comment: {error.message}",
+            hint=error.hint,
+            severity="warning",
+        )
         return replace(report, problems=(*report.problems, problem))
     world.log("info", f"the plan is in a comment: {page}")
     return report
@@ -61,7 +66,7 @@ def text_of(report: Report, job: Job, mark: str, longest: int = LONGEST) -> str:
 
 def _table(decisions: Iterable[Decision], room: int) -> str:
     """Return as many rows as fit, with changes first, and the number of rows that are left out."""
-    ordered = sorted(decisions, key=lambda one: _FIRST.index(one.verdict.verdict))
+    ordered = sorted(decisions, key=lambda one: _FIRST.index(one.verdict))
     lines = [HEAD]
     for one in ordered:
         name, version = one.subscription.entry.image.name, one.candidate.version
@@ -69,8 +74,8 @@ def _table(decisions: Iterable[Decision], room: int) -> str:
         now = current(one)
         was = code(now) if now else "(none)" if one.kind else NOT_READ
         cells = (code(one.subscription.application.key), code(image), was)
-        decided = f"{VERDICTS[one.verdict.verdict]} {code(one.verdict.rule)}"
-        row = f"| {' | '.join(cells)} | {decided} | {code(without_logins(one.verdict.because))} |"
+        decided = f"{VERDICTS[one.verdict]} {code(one.rule)}"
+        row = f"| {' | '.join(cells)} | {decided} | {code(without_logins(one.because))} |"
         room -= len(row) + 1
         if room < 0:
             break
@@ -81,7 +86,7 @@ def _table(decisions: Iterable[Decision], room: int) -> str:
 
 def _problems(report: Report) -> str:
     """Return what the table does not show: errors without a decision, and warnings."""
-    shown = {(one.subscription.application.key, one.verdict.because) for one in report.decisions}
+    shown = {(one.subscription.application.key, one.because) for one in report.decisions}
     rest = [one for one in report.problems if (one.application, one.message) not in shown]
     lines = []
     for one in rest[:PROBLEMS]:

@@ -37,7 +37,7 @@ def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> 
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     found, problems = [], []
     for failure in failures:
-        updates = [two for one in failure.landed for two in one.decisions if two.verdict.verdict == "update"]
+        updates = [two for one in failure.landed for two in one.decisions if two.verdict == "update"]
         if not updates:
             problems.append(not_undone(failure.landed[0].application.key, "this run wrote nothing there"))
         for one in updates:
@@ -83,7 +83,7 @@ def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Proble
     proposed = {app: one.pull_request for one in undone.commits if one.head != one.branch for app in one.applications}
     found = []
     for one in undone.decisions:
-        app, name, verdict = one.subscription.application.key, one.subscription.entry.image.name, one.verdict
+        app, name, verdict = one.subscription.application.key, one.subscription.entry.image.name, one.judged
         if verdict.verdict == "update":
             request = proposed.get(app)
             because = f"{request} rolls {name} back" if request else f"rolled back: {name} is held at"
@@ -94,12 +94,16 @@ def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Proble
                 because = f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
                 hint = f"{end.hint}; {hint}" if end.hint else hint
             if end and end.state == "failed":
-                found.append(Problem(app, "rollout", because, hint, exit=int(Exit.ROLLOUT)))
+                found.append(
+                    Problem(application=app, rule="rollout", message=because, hint=hint, exit=int(Exit.ROLLOUT))
+                )
             else:
-                found.append(Problem(app, "rollout", because, hint, "warning"))
+                found.append(Problem(application=app, rule="rollout", message=because, hint=hint, severity="warning"))
         elif verdict.verdict == "error":
             because = f"not rolled back: {verdict.because}"
-            found.append(Problem(app, verdict.rule, because, verdict.hint, exit=verdict.exit))
+            found.append(
+                Problem(application=app, rule=verdict.rule, message=because, hint=verdict.hint, exit=verdict.exit)
+            )
         else:
             found.append(not_undone(app, f"{name}: {verdict.because}"))
     return found
@@ -108,4 +112,4 @@ def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Proble
 def not_undone(app: str, why: str) -> Problem:
     """Return the warning that an update stays although its rollout failed."""
     hint = f"go back by hand: image-update rollback {app} --to previous"
-    return Problem(app, "rollout", f"not rolled back: {why}", hint, "warning")
+    return Problem(application=app, rule="rollout", message=f"not rolled back: {why}", hint=hint, severity="warning")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from task.argocd.rollout import Rollout, Wanted, judge
+from task.argocd.rollout import ROLLED_OUT, Rollout, Wanted, judge
 from task.argocd.rollout_display import display, summary
 from task.argocd.rollouts import Awaited, Judge, Pace, RolloutApi, Rollouts, Row
 from task.errors import PRECEDENCE, RolloutError, TaskError
@@ -47,7 +47,7 @@ def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool
     def ours(other: str) -> bool:
         return same(repository, other)
 
-    return lambda item, since, tree, windows: judge(item, Wanted(accepts, since, ours, spec), tree, windows)
+    return lambda item, since, *seen: judge(item, Wanted(accepts, since, ours, spec), *seen)
 
 
 def same(repository: str, other: str) -> bool:
@@ -105,13 +105,13 @@ def holding(asked: Callable[[str], str], commit: str, now: Callable[[], float] =
 
 
 def all_of(judges: Sequence[Judge]) -> Judge:
-    """Combine judges: return the first result that is not a success, else the last one."""
+    """Combine judges: return the first result that is not rolled out, else one that is not sure or paused."""
     if len(judges) == 1:
         return judges[0]
 
     def judged(*seen: Any) -> Rollout:
         found = [judge(*seen) for judge in judges]
-        return next((one for one in found if one.state != "synced-and-healthy" or not one.sure), found[-1])
+        return max(found, key=lambda one: (one.state not in ROLLED_OUT, not one.sure, one.state == "paused"))
 
     return judged
 
@@ -126,7 +126,7 @@ def rollout_error(rows: Iterable[Row], errors: Mapping[str, TaskError] = {}) -> 
     if errors:
         return min(errors.values(), key=lambda one: PRECEDENCE.index(one.exit))
     every = list(rows)
-    bad = [row for row in every if row.state != "synced-and-healthy"]
+    bad = [row for row in every if row.state not in ROLLED_OUT]
     if not bad:
         return None
     hints = dict.fromkeys(row.hint for row in bad if row.hint)

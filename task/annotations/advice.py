@@ -76,7 +76,7 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
         return f"write {key}: semver, and {listed(entry, wanted)} in image-list"
     if colon and rest and word.lower() == "digest":
         return f"write {key}: digest, and {listed(entry, rest)} in image-list"
-    if colon and word.lower() in ("regexp", "regex"):
+    if colon and word.lower().startswith("reg"):
         return f"write {key_of(entry, 'allow-tags')}: regexp:{rest}, and a strategy of its own"
     return ""
 
@@ -86,7 +86,7 @@ def on_constraint(entry: Entry) -> str:
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
     if wanted := range_of(entry.constraint) if colon else "":
         return f"write {listed(entry, wanted)}"
-    if colon and word.lower() in ("regexp", "regex"):
+    if colon and word.lower().startswith("reg"):
         return f"write {listed(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: regexp:{rest}"
     if set(entry.constraint) <= TAG_LETTERS and not parse_version(entry.constraint):
         return f"to follow the tag {entry.constraint!r}, write {key_of(entry, 'update-strategy')}: digest"
@@ -141,7 +141,7 @@ def on_blind_glob(glob: str) -> str:
 def glob_of_regexp(text: str) -> str:
     """Return the glob for a simple regular expression, with or without `regexp:`, or "" if no glob means the same."""
     word, colon, rest = text.partition(":")
-    whole = rest.strip() if colon and word.strip().lower() in ("regexp", "regex") else text
+    whole = rest.strip() if colon and word.strip().lower().startswith("reg") else text
     begins, ends = whole.startswith("^"), whole.endswith("$")
     inner = whole.removeprefix("^").removesuffix("$")
     if not inner or not _SIMPLE.fullmatch(inner):

@@ -6,7 +6,9 @@ is an error.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from task.errors import Malformed
@@ -20,6 +22,7 @@ SECTIONS: Mapping[str, Kind] = {
     "plugin": "Plugin",
     "directory": "Directory",
 }
+_LONGEST_VALUES = 1_500_000  # characters; Kubernetes stores no larger Application
 KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
 
@@ -51,6 +54,7 @@ def parse_application(
     if "/" in namespace or not namespace.isprintable():
         raise Malformed(f"{name}: {namespace!r} is not a valid namespace", "use a name that Kubernetes accepts")
     sources, multi = _sources(spec, status)
+    live = tuple(_strings(_mapping(status, "summary").get("images")))
     return Application(
         namespace=namespace,
         name=name,
@@ -59,9 +63,10 @@ def parse_application(
             for key, value in _mapping(metadata, "annotations").items()
             if key.startswith(prefix) and key != prefix and isinstance(value, str)
         },
-        sources=sources,
+        # What runs says more than the values do, and they may be long.
+        sources=tuple(replace(one, values="") for one in sources) if live else sources,
         multi=multi,
-        live=tuple(_strings(_mapping(status, "summary").get("images"))),
+        live=live,
         sync=_text(_mapping(status, "sync").get("status")),
         health=_text(_mapping(status, "health").get("status")),
         project=_text(spec.get("project")),
@@ -116,8 +121,28 @@ def _source(raw: object, status_kind: object) -> Source:
         images=tuple(_strings(kustomize.get("images"))),
         env=tuple((_text(item.get("name")), _text(item.get("value"))) for item in mappings(plugin.get("env"))),
         value_files=tuple(_strings(helm.get("valueFiles"))),
+        values=_values(helm),
         recurse=sections.get("directory", NOTHING).get("recurse") is True,
     )
+
+
+def _values(helm: Mapping[str, Any]) -> str:
+    """Return the values in the spec. Argo CD ignores `values` if there is a `valuesObject`."""
+    given = helm.get("valuesObject")
+    if not isinstance(given, dict):
+        return _text(helm.get("values"))
+    text: list[str] = []
+    size = 0
+    try:
+        # Aliases in a manifest make an object that contains itself, or one that is endless when it is written out.
+        for piece in json.JSONEncoder(default=str).iterencode(given):
+            text.append(piece)
+            size += len(piece)
+            if size > _LONGEST_VALUES:
+                return ""
+    except (ValueError, RecursionError):
+        return ""
+    return "".join(text)
 
 
 NOTHING: Mapping[str, Any] = {}

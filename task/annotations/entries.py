@@ -28,6 +28,7 @@ class EntryReading:
     entry: Entry
     policy: Policy
     keys: Keys
+    plugin: Keys  # the same for an Application of a plugin
     flaws: tuple[Flaw, ...]
     broken: bool  # whether there is an error, not only a warning
     managed: tuple[str, ...]  # the names in an override file that belong to this entry
@@ -67,30 +68,45 @@ class _Reader:
             annotation.boolean(self._get("force-update"))
         except Faulty as error:
             self._warn(error.key, error.value, f"{error.value!r} is neither true nor false", error.hint)
-        for key in ("helm.image-name", "helm.image-tag", "helm.image-spec"):
+        for key in ("helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest"):
             setting = self._get(key)
             if BLANK_INDEX.search(setting.value):
                 # AIU and Helm refuse an index with blanks. Here, it would become a key that no file has.
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.value!r} has a blank inside an index"
                 self.flaws.append(flaw_of(self.entry, Faulty(setting.key, setting.value, message, f"write {fixed}")))
+        plugin = Keys(*(self._get(f"plugin.image-{part}").value for part in ("name", "tag", "spec")))
         names = Keys(
-            name=self._get("helm.image-name").value or self._get("plugin.image-name").value,
-            tag=self._get("helm.image-tag").value or self._get("plugin.image-tag").value,
-            spec=self._get("helm.image-spec").value or self._get("plugin.image-spec").value,
+            name=self._get("helm.image-name").value,
+            tag=self._get("helm.image-tag").value,
+            spec=self._get("helm.image-spec").value,
             kustomize_name=self._get("kustomize.image-name").value,
             manifests_name=self._get("manifests.image-name").value,
+            digest=self._get("helm.image-digest").value,
         )
+        digest = self._get("helm.image-digest")
+        if digest and self._get("helm.image-spec"):
+            message = "helm.image-digest: the value of helm.image-spec has the digest itself"
+            self._fault(digest, message, "remove it, or write helm.image-tag in place of helm.image-spec")
+        elif digest and digest.value in (names.tag or "image.tag", names.name or "image.name"):
+            self._fault(digest, f"helm.image-digest: {digest.value} has the tag or the name", "name a key of its own")
         # If no annotation names the parameters, AIU's override files have `image.name` and `image.tag`.
-        helm = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
+        helm: tuple[str, ...] = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
         kustomize = (names.kustomize_name,) if names.kustomize_name else ()
+        helm += (names.digest,) if names.digest else ()
         return EntryReading(
             entry=self.entry,
             policy=policy,
             keys=names,
+            plugin=plugin,
             flaws=tuple(self.flaws),
             broken=any(flaw.severity == "error" for flaw in self.flaws),
-            managed=(*helm, self.entry.image.identity, *kustomize),
+            managed=(
+                *helm,
+                *filter(None, (plugin.name, plugin.tag, plugin.spec)),
+                self.entry.image.identity,
+                *kustomize,
+            ),
             strategy=known,
         )
 
@@ -103,6 +119,9 @@ class _Reader:
         except Faulty as error:
             self.flaws.append(flaw_of(self.entry, error))
             return otherwise
+
+    def _fault(self, setting: Setting, message: str, hint: str) -> None:
+        self.flaws.append(Flaw(self.entry.text, self.entry, setting.key, setting.value, message, hint))
 
     def _warn(self, key: str, value: str, message: str, hint: str) -> None:
         self.flaws.append(Flaw(self.entry.text, self.entry, key, value, f"{key}: {message}", hint, severity="warning"))

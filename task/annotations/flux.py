@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from task.annotations.flux_images import Container, containers, expanded, unmapped
+from task.annotations.flux_images import Container, containers, unmapped
 from task.errors import Malformed
 from task.model import Application, Entry, Flaw, Keys, Policy, Source, Subscribed, Subscription
+from task.plain_data import mapping
 from task.policy.tag_filter import allow_pattern, check_length, check_pattern
 from task.policy.version_range import parse_range
 
@@ -39,10 +40,10 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     image gets a `source` flaw. A release that is not `automated`, or that Flux has to `ignore`, has no Subscriptions.
     Those of a `locked` release are `suspended`.
     """
-    metadata = _mapping(item.get("metadata"))
+    metadata = mapping(item.get("metadata"))
     annotations = {
         str(key): str(value).lower() if isinstance(value, bool) else value.strip()  # an unquoted `true` counts as text
-        for key, value in _mapping(metadata.get("annotations")).items()
+        for key, value in mapping(metadata.get("annotations")).items()
         if isinstance(value, (str, bool))
     }
     # Represent the release as an Application, for the rest of the program. Its AIU annotations are not read.
@@ -51,7 +52,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         name=str(metadata.get("name") or ""),
         annotations={},
         sources=(source := Source(repo, posixpath.dirname(path), branch, kind="Helm"),),
-        labels={k: v for k, v in _mapping(metadata.get("labels")).items() if isinstance(v, str)},
+        labels={k: v for k, v in mapping(metadata.get("labels")).items() if isinstance(v, str)},
         origin=origin,
     )
     flaws = []
@@ -61,7 +62,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
             flaws.append(_warned(key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'))
     if _policy(annotations, "automated")[1] != "true" or _policy(annotations, "ignore")[1] == "true":
         return Subscribed(app, (), tuple(flaws))
-    values = expanded(_mapping(item.get("spec")).get("values"))
+    values = mapping(mapping(item.get("spec")).get("values"))
     images = containers(values, annotations)
     flaws += _unknown_containers(annotations, images)
     flaws += [_warned(*words) for words in unmapped(values, annotations)]
@@ -158,7 +159,3 @@ def glob_pattern(glob: str) -> str:
     Flux v1 used github.com/ryanuber/go-glob, in which only `*` is special.
     """
     return r"(?s)\A" + ".*".join(map(re.escape, re.split(r"\*+", glob))) + r"\z"
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -12,6 +12,7 @@ from typing import Any
 
 from task.image import live_image, split_registry
 from task.model import Image
+from task.plain_data import mapping
 
 MAPPED = ("repository.fluxcd.io/", "tag.fluxcd.io/", "registry.fluxcd.io/")
 TOP = "chart-image"  # the image at the top level of the values
@@ -37,7 +38,9 @@ def containers(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tup
     An image in annotations wins over one of that name in the usual place.
     """
     usual = {TOP: _container(TOP, values, "")}
-    usual |= {key: _container(key, expanded(value), key.replace(".", "\\.")) for key, value in values.items()}
+    usual |= {
+        str(key): _container(str(key), mapping(value), str(key).replace(".", "\\.")) for key, value in values.items()
+    }
     mapped = {name: _mapped(name, values, annotations) for name, _, _ in _mappings(annotations)}
     by_name = {name: container for name, container in usual.items() if container}
     by_name |= {name: container for name, container in mapped.items() if container}
@@ -57,7 +60,7 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
     It is `image: {repository, tag}`, or `image` with or without `tag`, and perhaps `registry`.
     """
     raw = holder.get("image")
-    inner = {} if isinstance(raw, str) else expanded(raw)
+    inner = {} if isinstance(raw, str) else mapping(raw)
     image = _image(raw, holder) if isinstance(raw, str) else _image(inner.get("repository"), inner)
     if image is None:
         return None
@@ -106,7 +109,7 @@ def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
     (folder, _, name_key), (tag_folder, _, tag_key) = repository.rpartition("."), tag.rpartition(".")
     if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
         return ""
-    holder = expanded(_at(values, folder)) if folder else values
+    holder = mapping(_at(values, folder)) if folder else values
     # If there is also an `image`, the editor would take that for the mapping's image.
     return "" if name_key == "repository" and "image" in holder else folder or TOP
 
@@ -115,23 +118,5 @@ def _at(values: Mapping[str, Any], path: str) -> object:
     """Return the value at a dotted path, or None if there is none."""
     place: object = values
     for step in path.split("."):
-        place = expanded(place).get(step)
+        place = mapping(place).get(step)
     return place
-
-
-def expanded(value: object) -> dict[str, Any]:
-    """Return a mapping with the keys that its merge keys (`<<`) add, or {} for anything else."""
-    whole: dict[str, Any] = {}
-    queue, seen = [value], set[int]()
-    while queue:
-        source = queue.pop(0)
-        if id(source) in seen:  # an alias may refer to a mapping that contains it
-            continue
-        if isinstance(source, list):
-            seen.add(id(source))
-            queue = [*source, *queue]
-        elif isinstance(source, Mapping):
-            seen.add(id(source))
-            whole = {**{str(key): inner for key, inner in source.items() if key != "<<"}, **whole}
-            queue.append(source.get("<<"))
-    return whole if isinstance(value, Mapping) else {}

@@ -19,8 +19,9 @@ from task.model import Application, KeySecret, Problem
 from task.policy.tag_filter import glob_match, ignore_globs
 
 # AIU ignores these keys. They stay on an Application that a resource configures, because no resource can set the same.
-OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name")
+OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name", "helm.image-digest")
 NO_FILES = ("", "cluster", "argocd")  # origins that messages leave out
+_STRATEGY = "write updateStrategy into it"
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
 
@@ -54,6 +55,11 @@ class References:
     exact: dict[tuple[str, str], list[Reference]]  # namespace, name
     others: dict[str, list[Reference]]  # namespace
 
+    def all(self) -> Iterator[Reference]:
+        """Yield all references."""
+        for some in (*self.exact.values(), *self.others.values()):
+            yield from some
+
     def of(self, app: Application) -> list[Reference]:
         """Return the references that select an Application, the winner first."""
         possible = (*self.exact.get((app.namespace, app.name), ()), *self.others.get(app.namespace, ()))
@@ -74,13 +80,15 @@ def configure(
     updaters: Sequence[Mapping[str, Any]],
     namespace: str = "argocd",
     origins: Sequence[str] = (),
+    *,
+    complete: bool = True,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
     """Return the Applications. If a resource references one, its settings replace the AIU annotations.
 
     With `useAnnotations`, the Application's annotations count. If it has no `image-list`, the next reference counts, as
     in AIU. An Application that no resource references does not change. `namespace` is for a resource without one, and
-    `origins` are the places of the resources. Problems are warnings: the invalid parts of a resource are left out, with
-    their images.
+    `origins` are the places of the resources. `complete` says whether all Applications that they may reference are
+    there. Problems are warnings: the invalid parts of a resource are left out, with their images.
     """
     if not updaters:
         return tuple(apps), ()
@@ -88,8 +96,11 @@ def configure(
     references, problems = _references(list(zip(updaters, places, strict=True)), namespace)
     settings: dict[tuple[int, int, int], ReferenceSettings] = {}
     configured = []
+    idle = {reference.order: reference for reference in references.all()} if complete else {}
     for app in apps:
         matching = references.of(app)
+        for reference in matching:
+            idle.pop(reference.order, None)
         while matching:
             reference = matching[0]
             if reference.order not in settings:
@@ -99,21 +110,27 @@ def configure(
                     _warning(reference.origin, f"{reference.place}: {words}", field=where)
                     for words in settings[reference.order].warnings
                 ]
+                problems += [
+                    replace(_warning(reference.origin, f"{reference.place}: {words}", _STRATEGY, where), advice=True)
+                    for words in settings[reference.order].advice
+                ]
             if settings[reference.order].annotations is not None or app.annotations.get("image-list"):
                 break
             matching = matching[1:]
         chosen = settings[matching[0].order] if matching else ReferenceSettings(None)
+        if matching:
+            app = replace(app, reference=matching[0].place)  # noqa: PLW2901 - the Application as configured
         wanted = chosen.annotations
         others = dict.fromkeys(other.updater for other in matching[1:] if other.updater != matching[0].updater)
         if others:  # in AIU, several resources overwrite each other's changes forever
             message = f"{matching[0].updater} counts, not {', '.join(others)}"
             problems.append(
                 Problem(
-                    app.key,
-                    "source",
-                    _placed(matching[0].origin, f"several ImageUpdaters reference this Application: {message}"),
-                    "let each Application be referenced by one ImageUpdater",
-                    "warning",
+                    application=app.key,
+                    rule="source",
+                    message=_placed(matching[0].origin, f"several ImageUpdaters reference this Application: {message}"),
+                    hint="let each Application be referenced by one ImageUpdater",
+                    severity="warning",
                     field=("spec", "applicationRefs", matching[0].order[2]),
                 )
             )
@@ -124,7 +141,7 @@ def configure(
                 for key, value in app.annotations.items()
                 if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
             }
-            app = replace(  # noqa: PLW2901 - the Application as configured
+            app = replace(  # noqa: PLW2901 - as above
                 app,
                 annotations={**ours, **wanted},
                 from_resource=frozenset(wanted),
@@ -136,12 +153,25 @@ def configure(
             keys = {alias: KeySecret(home, key.secret, key.field) for alias, key in chosen.keys.items()}
             app = replace(app, signing_keys=keys, request_labels=chosen.request_labels)  # noqa: PLW2901 - as above
         configured.append(app)
+    for reference in idle.values():
+        home = reference.updater.partition("/")[0]
+        message = f"{reference.place}: no Application in namespace {home!r} fits"
+        labels = ", or its labelSelectors" if reference.labels else ""
+        hint = f"correct namePattern: {reference.pattern!r}{labels}, or put the ImageUpdater into their namespace"
+        where = ("spec", "applicationRefs", reference.order[2])
+        problems.append(_warning(reference.origin, message, hint, where))
     return tuple(configured), tuple(problems)
 
 
 def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
     told = _placed(origin, message)
-    return Problem("", "source", told, hint or "see the ImageUpdater specification", "warning", field=field)
+    return Problem(
+        rule="source",
+        message=told,
+        hint=hint or "see the ImageUpdater specification",
+        severity="warning",
+        field=field,
+    )
 
 
 def _placed(origin: str, message: str) -> str:

@@ -60,6 +60,7 @@ class ReferenceSettings:
     warnings: tuple[str, ...] = ()
     keys: Mapping[str, VerificationKey] = field(default_factory=dict)  # by alias; "" is for every image
     request_labels: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()  # what means something else in a cluster
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class _Images:
 
     known: dict[str, tuple[str, Mapping[str, str], VerificationKey | None]]
     warnings: list[str]
+    advice: list[str]
 
 
 def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSettings:
@@ -75,7 +77,7 @@ def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSet
 
     The annotations are empty if no image can be used. Never raises.
     """
-    images = _Images({}, [])
+    images = _Images({}, [], [])
     try:
         if flag(ref, "useAnnotations"):
             # Then AIU ignores the other settings of the reference. Its documentation does not say whether this includes
@@ -103,7 +105,8 @@ def annotations(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSet
     named = {f"{alias}.{key}": value for alias, (_, keys, _) in images.known.items() for key, value in keys.items()}
     listing = ", ".join(f"{alias}={image}" for alias, (image, *_) in images.known.items())
     signed = {alias: key for alias, (*_, key) in images.known.items() if key}
-    return ReferenceSettings({"image-list": listing, **places, **named}, tuple(images.warnings), signed, labels)
+    told = (tuple(images.warnings), signed, labels, tuple(dict.fromkeys(images.advice)))
+    return ReferenceSettings({"image-list": listing, **places, **named}, *told)
 
 
 def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], images: _Images) -> None:
@@ -113,6 +116,7 @@ def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], imag
     if not image:
         raise Malformed("it has no imageName")
     common = [mapping(level, "commonUpdateSettings") for level in (*levels, raw)]
+    _stored_default((*levels, raw), common, images.advice)
     keys = {**_update(common), **_targets(mapping(raw, "manifestTargets"))}
     signed_by = _verification((raw, *reversed(levels)))
     alias = text(raw, "alias")
@@ -131,6 +135,21 @@ def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], imag
     if free != alias:
         images.warnings.append(f"the alias {alias!r} is used twice: {image} is called {free!r}")
     images.known[free] = (image, keys, signed_by)
+
+
+def _stored_default(
+    levels: Iterable[Mapping[str, Any]], common: Iterable[Mapping[str, Any]], advice: list[str]
+) -> None:
+    """Tell of a block without a strategy. AIU's CRD (1.3) stores semver there, which hides that of an outer level."""
+    outer, names = "", ("spec", "the reference", "the image")
+    for name, level, settings in zip(names, levels, common, strict=True):
+        strategy = text(settings, "updateStrategy")
+        if not strategy and outer not in ("", "semver") and level.get("commonUpdateSettings") is not None:
+            advice.append(
+                f"commonUpdateSettings of {name} has no updateStrategy: here the outer {outer} counts, but in a "
+                "cluster Image Updater's CRD stores semver"
+            )
+        outer = strategy or outer
 
 
 def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -185,11 +204,11 @@ def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: l
     """Return the labels of `pullRequest`: the reference's, else the global ones."""
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     request = mapping(_merged([mapping(level, "gitConfig") for level in levels]), "pullRequest")
-    given = [label.strip() for label in strings(request, "labels") or ()]
-    labels = [label for label in dict.fromkeys(given) if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
+    given = list(dict.fromkeys(label.strip() for label in strings(request, "labels") or ()))
+    labels = [label for label in given if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
     if len(labels) != len(given) or len(labels) > MOST_LABELS:
         warnings.append(
-            f"gitConfig.pullRequest.labels: {MOST_LABELS} different labels of 1 to {LONGEST_LABEL} letters are "
+            f"gitConfig.pullRequest.labels: {MOST_LABELS} labels of 1 to {LONGEST_LABEL} letters are "
             "allowed; the others are left out"
         )
     return tuple(labels[:MOST_LABELS])
@@ -198,18 +217,19 @@ def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: l
 def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None:
     """Return the key that must have signed an image, or None if none is required. AIU verifies since v1.3.
 
-    The first of the levels that has this setting decides; the first level is the innermost. Raises `Malformed` for
-    anything that cannot be verified here, so that the image is left out.
+    The first of the levels is the innermost one, and its fields win. A block without `enabled` is on, as AIU's CRD
+    stores it. Raises `Malformed` for anything that cannot be verified here, so that the image is left out.
     """
-    for level in levels:
-        if level.get("imagesVerification") is not None:
-            try:
-                return _key(mapping(level, "imagesVerification"))
-            except UnknownFieldError:
-                raise
-            except Malformed as error:
-                raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
-    return None
+    given = [level for level in reversed(tuple(levels)) if level.get("imagesVerification") is not None]
+    if not given:
+        return None
+    try:
+        blocks = [{"enabled": True, **_merged([mapping(level, "imagesVerification")])} for level in given]
+        return _key(_merged(blocks))
+    except UnknownFieldError:
+        raise
+    except Malformed as error:
+        raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
 
 
 def _key(wanted: Mapping[str, Any]) -> VerificationKey | None:

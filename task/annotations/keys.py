@@ -38,6 +38,7 @@ IMAGE_KEYS = (
     "helm.image-name",
     "helm.image-tag",
     "helm.image-spec",
+    "helm.image-digest",
     "kustomize.image-name",
     "plugin.image-name",
     "plugin.image-tag",

@@ -32,15 +32,15 @@ from task.annotations.known_keys import doubt, doubts, names_of
 from task.annotations.subscription import Defaults, attempted, subscribe
 from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
-from task.image import live_image, parse_image_list, split_image_list
+from task.image import RANGE, cut_ranges, live_image, parse_image_list, split_image_list
 from task.model import Application, Entry, Flaw, Subscription
 from task.policy.platforms import is_platform, meant_platforms
 from task.policy.strategies import rules_of
 from task.templates.branch_name import check_branch_template
-from task.text import counted
+from task.text import and_more, counted
 
 Severity = Literal["error", "warning", "info"]
-OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name")
+OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name", "helm.image-digest")
 # AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their Application-wide form
 # counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
@@ -48,8 +48,6 @@ PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
 PLACEHOLDER = re.compile(
     r"<(?!v?(?:[0-9*]|[xX]\b))[A-Za-z][^<>]*>|\{\{.*|\$?\{[A-Za-z][^{}]*\}|\$\([A-Za-z][^()]*\)|\$[A-Z_]+"
 )
-RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
-VERSION = re.compile(r"v?[0-9]+(?:\.(?:[0-9]+|[xX*])){0,2}(?:-\S+)?")
 PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 # Names of annotations that Kubernetes accepts: the alias before the dot, and the whole key after the prefix.
@@ -98,6 +96,24 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     found += _head(app)
     order = ("error", "warning", "info")
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity)))
+
+
+def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
+    """Return one remark about all Applications for which the tools have different methods, because none is written."""
+    silent = [
+        app
+        for app in apps
+        if app.annotations.get("image-list")
+        and not app.annotations.get("write-back-method")
+        and not app.annotations.get("write-back-target", "").startswith("manifests")
+        and not any(key.endswith(OURS) for key in app.annotations)
+    ]
+    if not silent:
+        return ()
+    names = and_more([app.key for app in silent], 3)
+    message = f"no write-back-method: Image Updater patches the live Application, Image Update commits to Git ({names})"
+    found = _finding(silent[0], "write-back-method", "info", message, "write git or argocd, so that both do the same")
+    return (found if len(silent) == 1 else replace(found, application=""),)
 
 
 def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
@@ -181,15 +197,13 @@ def _place(app: Application, key: str) -> tuple[str, str]:
 
 def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the pieces of an `image-list` that cannot be images, each with a message and a hint."""
-    pieces, entries = split_image_list(text), parse_image_list(text)
+    pieces, cut = split_image_list(text), cut_ranges(text)
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
-        ranged = before and isinstance(previous := entries[number - 1], Entry) and previous.constraint
         if placeholder := PLACEHOLDER.search(piece):
             yield piece, (f"{piece!r} holds the placeholder {placeholder.group()!r}", "write what it stands for")
-        elif (before and RANGE.fullmatch(piece)) or (ranged and VERSION.fullmatch(piece)):
-            hint = "join constraints with a blank: >=1.2 <2"
-            yield piece, (f"{piece!r} follows a comma: a comma ends an entry", hint)
+        elif number in cut:  # a flaw of its entry
+            continue
         elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
             hint = "write the image alone in image-list, and the pattern in <alias>.allow-tags: regexp:…"
             yield piece, (f"{piece!r} follows a comma, which cut a pattern: a comma ends an entry", hint)
@@ -245,6 +259,14 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
         except Malformed as error:
             yield _finding(app, key, "error", f"{key}: {error.message}", error.hint)
         else:
+            if source.kind in ("ext", "env"):
+                what, option = ("script", "--allow-exec") if source.kind == "ext" else ("variable", "--allow-env")
+                place = source.script or source.env
+                message = f"{key}: the {what} {place} is not used unless the run has {option}"
+                hint = (
+                    f"give {option}{f' {place}' if source.env else ', and put the script into the image of the step'}"
+                )
+                yield _finding(app, key, "info", message, hint)
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
                 message = f"{key}: the field {source.field} does not hold user:password, which secret:…#<field> needs"
                 yield _finding(app, key, "error", message, f"write pullsecret:{source.namespace}/{source.name}")
@@ -266,7 +288,9 @@ def _value(app: Application, key: str) -> Iterator[Finding]:
 def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
     """Yield mistakes that show only when all settings of an entry are compared."""
     text = app.annotations.get("image-list", "")
-    entries = [entry for entry in parse_image_list(text) if isinstance(entry, Entry) and entry.text not in misplaced]
+    cut = cut_ranges(text)
+    pieces = enumerate(parse_image_list(text))
+    entries = [one for at, one in pieces if isinstance(one, Entry) and one.text not in misplaced and at not in cut]
     aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
     annotated = index(app.annotations)
     for entry in entries:
@@ -324,8 +348,9 @@ def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> It
 
     A key takes a parameter's name or a value's path, but people write the value itself.
     """
-    name, tag, spec = (own.get(f"helm.image-{what}", Setting()) for what in ("name", "tag", "spec"))
-    for setting, sample in ((name, "image.repository"), (tag, "image.tag"), (spec, "image")):
+    name, tag, spec, digest = (own.get(f"helm.image-{key}", Setting()) for key in ("name", "tag", "spec", "digest"))
+    samples = ((name, "image.repository"), (tag, "image.tag"), (spec, "image"), (digest, "image.digest"))
+    for setting, sample in samples:
         key, value = setting.key, setting.value
         wanted = "the key takes the name of the Helm parameter that holds it"
         bare = value.removeprefix("$").lstrip(".")
@@ -480,6 +505,15 @@ def _targets(app: Application, asked: Iterable[Subscription]) -> Iterator[Findin
         if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
             message = f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the source's path"
             yield _finding(app, "write-back-target", "error", message, f"write helmvalues:/{root}")
+        if sub.source.kind == "Plugin" and sub.target in ("override", "file") and not (sub.keys.tag or sub.keys.spec):
+            alias = sub.entry.alias or "<alias>"
+            yield _finding(
+                app,
+                "image-list",
+                "error",
+                f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would go nowhere",
+                f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's name",
+            )
         if sub.target == "override" and sub.source.kind == "Directory" and sub.method == "git":
             yield _finding(
                 app,

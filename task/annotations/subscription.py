@@ -17,7 +17,7 @@ from task.annotations.known_keys import doubts
 from task.annotations.narrow import Narrow
 from task.annotations.write_back import Where, problems, readable, write_backs
 from task.errors import Malformed, TaskError
-from task.image import parse_image_list, split_image_list
+from task.image import cut_ranges, parse_image_list, split_image_list
 from task.model import Application, Claim, Entry, Flaw, Strategy, Subscribed, Subscription
 
 
@@ -98,7 +98,7 @@ def _subscriptions(
             entry=reading.entry,
             # A signature belongs to a digest, so the digest has to be written.
             policy=replace(reading.policy, pin_digest=True) if key else reading.policy,
-            keys=reading.keys,
+            keys=reading.plugin if where.of_plugin else reading.keys,
             source=where.source,
             target=where.target,
             path=where.path,
@@ -150,7 +150,10 @@ class _ImageList:
 def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _ImageList:
     by_key = dict(annotations)
     text = by_key.get("image-list", "")
-    listed = tuple(zip(split_image_list(text), parse_image_list(text), strict=True))
+    pieces, cut = split_image_list(text), cut_ranges(text)
+    parsed = zip(pieces, parse_image_list(text), strict=True)
+    listed = tuple(one for number, one in enumerate(parsed) if number not in cut)
+    halves = {pieces[owner]: [pieces[rest] for rest in cut if cut[rest] == owner] for owner in cut.values()}
     entries = tuple(parsed for _, parsed in listed if isinstance(parsed, Entry))
     aliases = frozenset(name for entry in entries if entry.alias for name in keys.prefixes(entry))
     index = keys.index(by_key)
@@ -163,12 +166,12 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
         )
         for entry in entries
     )
+    readings = tuple(replace(one, broken=one.broken or one.entry.text in halves) for one in readings)
     managed = tuple(dict.fromkeys(name for reading in readings for name in reading.managed))
     claims = tuple(
-        Claim(
-            reading.entry.alias, reading.entry.image.identity, reading.keys.kustomize_name, reading.keys.manifests_name
-        )
+        Claim(reading.entry.alias, reading.entry.image.identity, one.tag, one.kustomize_name, one.manifests_name)
         for reading in readings
+        for one in [reading.keys]
         if len(readings) > 1  # claims decide which of several entries owns a place
     )
     misspelt = _misspelt(by_key, entries, aliases, index)
@@ -181,7 +184,19 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
         for text, error in listed
         if isinstance(error, Malformed)
     )
-    flaws = (*unreadable, *misspelt, *(flaw for reading in readings for flaw in reading.flaws))
+    halved = (
+        Flaw(
+            entry.text,
+            entry,
+            "image-list",
+            text,
+            f"{halves[entry.text][0]!r} follows a comma: a comma ends an entry",
+            f"join constraints with a blank: {' '.join((entry.text, *halves[entry.text]))}",
+        )
+        for entry in entries
+        if entry.text in halves
+    )
+    flaws = (*unreadable, *halved, *misspelt, *(flaw for reading in readings for flaw in reading.flaws))
     strategies = {reading.entry.text: reading.strategy for reading in readings}
     return _ImageList(entries, unstopped, managed, claims, flaws, strategies)
 

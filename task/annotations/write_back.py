@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from task.annotations.keys import Faulty, git_branch, write_back_method
 from task.annotations.known_keys import nearest
+from task.annotations.writable import refuse_unwritable
 from task.errors import SourceError, TargetError
 from task.model import Application, Kind, Source
 from task.urls import normal_url, without_login
@@ -51,6 +52,11 @@ class Where:
     credentials: str
     fallbacks: tuple[str, ...] = ()
     home: str = ""  # the folder of the first target that goes to the same branch, for the state file's path
+
+    @property
+    def of_plugin(self) -> bool:
+        """Whether variables of a plugin are written, so that Helm's keys mean nothing."""
+        return self.source.kind == "Plugin" and self.target in ("override", "file")
 
 
 def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
@@ -123,6 +129,12 @@ def _texts(app: Application) -> list[str]:
 
 
 def _where(app: Application, text: str, argocd_namespace: str) -> Where:
+    where = _named(app, text, argocd_namespace)
+    refuse_unwritable(where.path)
+    return where
+
+
+def _named(app: Application, text: str, argocd_namespace: str) -> Where:
     target, path = _target(text)
     source = choose_source(app, FORCED.get(target, ""))
     # As in a chart's `valueFiles`, `$ref` is the root of the repository of the source with this `ref`.
@@ -255,8 +267,6 @@ def inside(folder: str, path: str, what: str = "target") -> str:
             if not parts:
                 raise error(f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it")
             parts.pop()
-        elif part.lower() == ".git":
-            raise error(f"the path {joined!r} is inside .git", hint="name a path of the work tree")
         elif part not in ("", "."):
             parts.append(part)
     return "/".join(parts)

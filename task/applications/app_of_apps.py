@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from task.annotations.application import is_application
+from task.applications import KINDS
 from task.applications.charts import makes_applications
 from task.applications.deployed import Deployed, NoFolder, Release, deployed
 from task.applications.kustomizations import kustomization_in, listed, needed, places
@@ -23,14 +24,13 @@ from task.model import File, Found, Place, Snapshot
 from task.text import and_more
 
 MOST = 5_000  # Applications that are found in this way
-_KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _CLUSTER = "read what it deploys with --applications cluster"
 _BRANCH = f"name a branch in targetRevision, or {_CLUSTER}"
 _URL = f"write a URL that this step can reach into repoURL, give --rewrite-url, or {_CLUSTER}"
+_NO_URL = f"write repoURL into its source, or {_CLUSTER}"
 _PATH = f"correct the path in its source, or {_CLUSTER}"
 _IF_ANY = "if they deploy Applications, read these with --applications cluster; otherwise, nothing is missing"
 _LONGEST = 200  # characters of a path in a message
-_NAMED = 5  # Applications that one warning names
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
     "plugin": "what plugins make",
@@ -137,7 +137,7 @@ class FollowedApplications:
         for step, kind in looks:
             for found in self._folder(step, kind, branch):
                 for one in self._rendered_sets(_in_namespace(found, step.namespace)):
-                    if one.problem or one.item.get("kind") in _KINDS:
+                    if one.problem or one.item.get("kind") in KINDS:
                         yield one
 
     def _folder(self, step: Step, kind: Kind | None, branch: _Branch) -> Iterator[Found]:
@@ -299,10 +299,12 @@ def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:
     for parent, one in found:
         if one.why == "outside":
             yield _not_followed(parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository")
+        if one.why == "no repoURL":
+            yield replace(_not_followed(parent, "its source has no repoURL"), hint=_NO_URL)
     for why, what in _NO_FOLDERS.items():
         parents = [parent for parent, one in found if one.why == why]
         if parents:
-            names = and_more(parents, _NAMED)
+            names = and_more(parents)
             message = f"--follow-apps does not follow {what}; Applications with such a source: {len(parents)} ({names})"
             yield Found({}, "", message, _IF_ANY, advice=True)
 

@@ -60,7 +60,7 @@ class RenderedSets:
             yield self._problem(found, key, "nested too deeply", _FAILED)
             rendered = Rendered()
         for item in rendered.applications:
-            yield Found(item, found.origin, generated_by=key, text=found.text)
+            yield Found(item, found.origin, generated_by=key, owner=found.item, text=found.text)
         for trouble in rendered.troubles:
             yield self._problem(found, key, trouble.message, trouble.hint or (_FAILED if rendered.failed else _OTHERS))
         for unknown in rendered.unknown:

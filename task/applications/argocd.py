@@ -7,13 +7,12 @@ large, so only those that matter are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from task import shutdown
 from task.annotations.narrow import is_glob
 from task.errors import SourceDownError, SourceError
 from task.model import Application, Found
+from task.threads import in_threads
 
 AT_ONCE = 8  # requests
 ORIGIN = "argocd"
@@ -71,12 +70,7 @@ class ArgoCDManifests:
             narrowed = " that fits --project, --selector and --namespace" if self._narrowed else ""
             why = f"Argo CD shows no Application{narrowed}: there is none, or the token may not get it"
             return [Found({}, ORIGIN, why, f"grant it in argocd-rbac-cm: p, <subject>, {RIGHT}, allow")]
-        if len(keys) < 2:  # no need for threads
-            return [self._found(key) for key in keys]
-        with ThreadPoolExecutor(min(len(keys), AT_ONCE)) as pool:
-            with shutdown.unheard():  # signals are for the main thread, which waits
-                manifests = pool.map(self._found, keys)
-            return list(manifests)
+        return in_threads(self._found, keys, AT_ONCE)
 
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
         listed = self._api.list_applications(projects=self._projects, selector=self._selector, namespace=namespace)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task import shutdown
 from task.annotations.application import annotated
 from task.annotations.narrow import Narrow, considered
 from task.errors import AbsentError
@@ -21,6 +19,7 @@ from task.kubernetes.client import APPLICATIONS, UPDATERS, Kubernetes
 from task.kubernetes.errors import ForbiddenError
 from task.model import Application, Found
 from task.policy.tag_filter import LONGEST, glob_match
+from task.threads import in_threads
 
 ORIGIN = "cluster"
 AT_ONCE = 8  # requests for single objects
@@ -165,16 +164,8 @@ class ClusterManifests:
                 if _key(item) in names:
                     yield item
             return
-        if len(needed) < 2:  # no need for threads
-            yield from filter(None, map(self._get, needed))
-            return
-        pool = ThreadPoolExecutor(min(len(needed), AT_ONCE))
-        try:
-            with shutdown.unheard():  # signals are for the main thread, which waits
-                objects = pool.map(self._get, needed)
-            yield from filter(None, objects)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        for start in range(0, len(needed), _HANDFUL):  # not all at once, because objects are large
+            yield from filter(None, in_threads(self._get, needed[start : start + _HANDFUL], AT_ONCE))
 
     def _get(self, item: Item) -> Item | None:
         namespace, name = _key(item)

@@ -59,7 +59,7 @@ class Deployed:
 class NoFolder:
     """A source of an Application that is not a folder of a repository."""
 
-    why: Literal["chart", "plugin", "outside"]
+    why: Literal["chart", "plugin", "outside", "no repoURL"]
     path: str = ""
 
 
@@ -82,7 +82,10 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
             continue
         repo, path = _text(source.get("repoURL")), _text(source.get("path"))
         inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
-        if not repo or not path:  # such as a source that only has the values for another one
+        if not repo:
+            yield NoFolder("no repoURL")
+            continue
+        if not path:  # such as a source that only has the values for another one
             continue
         if posixpath.normpath(path).split("/")[0] == "..":
             yield NoFolder("outside", path)

@@ -31,6 +31,13 @@ _REFUSED = {
     **dict.fromkeys(("generators", "transformers", "validators"), _PLUGINS),
     **dict.fromkeys(("helmCharts", "helmChartInflationGenerator"), _CHARTS),
 }
+# Kustomize reads keys in upper and lower case alike, and of `resources` and `Resources` only one counts.
+_KEYS = frozenset((
+    *_REFUSED, *FOLDERS, "apiVersion", "buildMetadata", "commonAnnotations", "commonLabels", "configMapGenerator",
+    "configurations", "crds", "generatorOptions", "helmGlobals", "imageTags", "images", "kind", "labels", "metadata",
+    "namePrefix", "nameSuffix", "namespace", "openapi", "patches", "patchesJson6902", "patchesStrategicMerge",
+    "replacements", "replicas", "secretGenerator", "sortOptions", "vars",
+))  # fmt: skip
 _FIRST = {"apiversion", "kind", "metadata", "resources", "bases", "sortoptions", "buildmetadata"}  # change nothing
 _URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|git@)", re.IGNORECASE)
 # Kustomize never opens the values of these keys, so they may be URLs.
@@ -41,6 +48,7 @@ _TEXTS = frozenset((
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+[/:]|[^?]*(?://|\?(?:ref|version)=)")
 _NOT_HERE = f"Kustomize would fetch it: commit a copy, {_CLUSTER}"
 _ABSENT = "correct the entry, or commit what it names"
+_SPELLING = "write the key as in Kustomize's documentation, in the same upper and lower case"
 _LINKED = "put the file or folder itself there"
 
 
@@ -92,15 +100,18 @@ def needed(
 def places(text: str, path: str) -> Iterator[str]:
     """Yield the files and folders that a kustomization names.
 
-    Raises Malformed for anything that would be fetched, or start a program.
+    Raises Malformed for anything that would be fetched, or start a program, and for anything that Kustomize may read in
+    another way than this check.
     """
-    kustomization = parsed_kustomization(text, path)
+    kustomization = _parsed(text, path, exact=True)
     for key, (why, hint) in _REFUSED.items():
-        if kustomization.get(key.lower()):
+        if kustomization.get(key):
             raise Malformed(f"{path}: {key} is not rendered: {why}", hint)
     for one in _strings(kustomization):
         if _URL.match(one):
             raise Malformed(f"{path}: {one.strip()[:200]!r} is not in the repository", _NOT_HERE)
+    if strange := [key for key in kustomization if key not in _KEYS]:
+        raise Malformed(f"{path}: {str(strange[0])[:200]!r} is not a key of a kustomization", _SPELLING)
     for key in FOLDERS:
         yield from (one for one in elements(kustomization.get(key)) if isinstance(one, str))
 
@@ -160,13 +171,17 @@ def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
 
     Raises Malformed for a text that is not one.
     """
+    return {str(key).lower(): value for key, value in _parsed(text, path).items()}
+
+
+def _parsed(text: str, path: str, *, exact: bool = False) -> dict[Any, Any]:
     try:
-        data = plain(text)
+        data = plain(text, exact=exact)
     except Malformed as error:
-        raise Malformed(f"{path}: {error.message}", "correct the kustomization") from None
+        raise Malformed(f"{path}: {error.message}", error.hint or "correct the kustomization") from None
     if not isinstance(data, dict):
         raise Malformed(f"{path} is not a kustomization", "write a mapping with resources")
-    return {str(key).lower(): value for key, value in data.items()}
+    return data
 
 
 def _strings(value: Any) -> Iterator[str]:

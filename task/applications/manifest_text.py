@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from task.applicationsets import load_all
-from task.errors import Malformed
+from task.errors import Exit, Malformed
 from task.model import Found
+from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
-FEW = 5  # broken files that are named where there is no Application
+_BROKEN = int(Exit.CONFIGURATION)  # where nothing else was read, it is an error
 MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
 
 
@@ -25,7 +27,11 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
         where = f"{origin}:{document.line}"
         if document.problem:
             yield Found(
-                {}, where, f"{where}: not YAML: {document.problem}", "fix the file; its other documents are used"
+                {},
+                where,
+                f"{where}: not YAML: {document.problem}",
+                "fix the file; its other documents are used",
+                exit=_BROKEN,
             )
         elif isinstance(document.data, (dict, list)):
             items = list(_items(document.data, where))
@@ -38,7 +44,8 @@ def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> It
     """Yield what was found, and if none of it concerns us, the first few files that are no YAML: one may be the reason.
 
     `others` are the files with their origins, and are read only then. They are mostly no manifests of ours, such as
-    templates of other programs, so that they are told of only where nothing else was found.
+    templates of other programs, so that they are told of only where nothing else was found. If no other file is there,
+    these are the manifests that the user means, and more than advice.
     """
     any_of_ours = False
     for one in found:
@@ -46,17 +53,18 @@ def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> It
         yield one
     if any_of_ours:
         return
-    size = told = 0
+    told: list[Found] = []
+    size = files = 0
     for origin, content in others:
-        size += len(content)
-        if size > MOST or told == FEW:
-            return
-        for document in broken(content.decode("utf-8", "replace")):
+        size, files = size + len(content), files + 1
+        if size > MOST or len(told) == FEW:
+            break
+        if document := next(broken(content.decode("utf-8", "replace")), None):
             where = f"{origin}:{document.line}"
             what = f"{where}: not YAML: {document.problem}"
-            yield Found({}, where, what, "fix the file if it has Applications, because none was found", advice=True)
-            told += 1
-            break
+            hint = "fix the file if it has Applications, because none was found"
+            told.append(Found({}, where, what, hint, exit=_BROKEN))
+    yield from (replace(one, advice=len(told) < files) for one in told)
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
@@ -67,7 +75,8 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
     try:
         typed = list(_items(load_all(document.text)[document.number], where))
     except Malformed as error:
-        return [Found({}, where, f"{where}: {error.message}", "fix the file; its other documents are used")]
+        hint = error.hint or "fix the file; its other documents are used"
+        return [Found({}, where, f"{where}: {error.message}", hint)]
     return [new if new.item.get("kind") == "ApplicationSet" else old for old, new in zip(items, typed, strict=True)]
 
 

@@ -15,8 +15,8 @@ import sh
 from task import shutdown
 from task.errors import Malformed
 from task.files import remove_folder, temporary_folder
-from task.process_bounds import Bounds
-from task.process_watch import CapturedOutput, Watch, finish, send
+from task.processes.bounds import Bounds
+from task.processes.watch import CapturedOutput, Watch, finish, send
 
 SECONDS = 60.0
 LARGEST = 64_000_000  # bytes of the files to render, and of the result
@@ -118,7 +118,8 @@ def _run(
                     _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
                     _new_session=True, _preexec_fn=begin,
                 )  # fmt: skip
-        except (sh.ForkException, sh.CommandNotFound, OSError) as error:  # such as a program for another architecture
+        # Such as a program for another architecture; a ValueError if the process was killed before it could begin.
+        except (sh.ForkException, sh.CommandNotFound, OSError, ValueError) as error:
             raise Malformed(f"{argv[0]} cannot be started", "install the one for this machine") from error
         out.sink.close()
         err.sink.close()

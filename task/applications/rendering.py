@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
+from task.applications import KINDS
 from task.applications.deployed import Release
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import changes, needed, reaches_out
 from task.applications.local_files import LINK
 from task.applications.manifest_text import found_in
-from task.applications.programs import found, run
+from task.applications.programs import SECONDS, found, run
 from task.errors import Malformed, SourceError
 from task.model import File, Found
 
@@ -23,11 +25,13 @@ ReadFiles = Callable[[str], Mapping[str, File]]
 _PROGRAMS: Mapping[Kind, tuple[str, ...]] = {"helm": ("helm",), "kustomize": ("kustomize", "kubectl")}
 _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
 # HelmReleases are not rendered, because an update is written to the file that has the release.
-_KINDS = frozenset(("Application", "ApplicationSet", "ImageUpdater"))
 _OTHERWISE = "or read what it makes: --applications cluster"
 NOTHING: Mapping[str, str] = {}
 _VALUES = ".image-update-values.yaml"
 _LONGEST_RELEASE = 53  # characters of a release's name
+# Helm follows `$ref` in it to any file and server that the step can reach, so that it never gets one.
+_SCHEMA = "values.schema.json"
+BUDGET = 300.0  # seconds for all rendering of a run: thousands of charts may be followed, of many authors
 
 
 def kind_of(names: Collection[str]) -> Kind | None:
@@ -50,8 +54,10 @@ class Rendering:
         environ: Mapping[str, str] = NOTHING,
         namespace: str = "argocd",
         sources: Collection[str] = (),
+        seconds: float = BUDGET,
     ) -> None:
         """`namespace` is the release's: Argo CD's own. `sources` are all values of `--applications`."""
+        self._seconds = self._left = seconds
         self._allowed, self._environ, self.namespace = allowed, environ, namespace
         self._sources = {source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources}
         self._programs: dict[Kind, str] = {}
@@ -112,7 +118,7 @@ class Rendering:
             if kind == "helm" and links:
                 raise Malformed(f"{min(links)[:200]!r} is a symbolic link", "put the file itself into the chart")
             whole = {path: file for path, file in files.items() if file.mode.startswith("100") and not file.problem}
-            return {path: file.text for path, file in whole.items()}
+            return {path: file.text for path, file in whole.items() if posixpath.basename(path) != _SCHEMA}
 
         try:
             files = texts(folder) if kind == "helm" else needed(folder, texts, links)
@@ -124,7 +130,7 @@ class Rendering:
             given = ["kustomize" if os.path.basename(program) == "kubectl" else "build"]
             if kind == "helm":
                 given = _helm(release, folder or where, self.namespace)
-            text = run([program, *given, f"./{folder}"], files, self._environ)
+            text = self._run([program, *given, f"./{folder}"], files)
         except Malformed as error:
             hint = error.hint
             if left_out:
@@ -132,8 +138,19 @@ class Rendering:
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
         for one in found_in(text.encode(), where):
-            if one.problem or one.item.get("kind") in _KINDS:
+            if one.problem or one.item.get("kind") in KINDS:
                 yield replace(one, origin=where)
+
+    def _run(self, argv: list[str], files: Mapping[str, str]) -> str:
+        """Run a program within what is left of the budget, and return what it prints. Raises Malformed."""
+        if self._left <= 0:
+            message = f"the rendering of this run has taken {self._seconds:.0f} seconds already"
+            raise Malformed(message, f"render less in one run, {_OTHERWISE}")
+        began = time.monotonic()
+        try:
+            return run(argv, files, self._environ, seconds=min(SECONDS, self._left))
+        finally:
+            self._left -= time.monotonic() - began
 
     def _program(self, kind: Kind) -> str:
         if kind not in self._programs:

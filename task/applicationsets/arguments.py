@@ -46,11 +46,19 @@ def items(value: Any) -> Sequence[Any]:
     return value  # type: ignore[no-any-return]
 
 
-def mapping(value: Any) -> GoMap:
-    """Check an argument that Go declares as map[string]interface{}, and return it."""
-    if not isinstance(value, GoMap):
-        raise FailedTemplate(f"wrong type for value; expected map[string]interface {{}}; got {named(value)}")
+def mapping(value: Any) -> AnyMap:
+    """Check an argument that Go declares as map[string]interface{}, and return it. A missing one is an empty map."""
+    if value is None:
+        return AnyMap()
+    if not isinstance(value, AnyMap):
+        kind = "map[string]string" if isinstance(value, GoMap) else named(value)
+        raise FailedTemplate(f"wrong type for value; expected map[string]interface {{}}; got {kind}")
     return value
+
+
+def texts(value: Any) -> list[str]:
+    """Return the items of a list as texts, without those that are nil. Anything else is the only item."""
+    return [shown(one) for one in value if one is not None] if named(value) == "list" else [shown(value)]
 
 
 def shown(value: Any) -> str:

@@ -71,16 +71,16 @@ class Filler:
                 raise Malformed(f"unrecognized option: {option}", "write missingkey=error in goTemplateOptions")
             self.missing_key = MISSING_KEYS[value]
 
-    def text(self, template: str, params: Mapping[str, Any]) -> str:
-        """Return the filled template. Raises Malformed, in Argo CD's words."""
+    def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
+        """Return the filled template. `missing_key` replaces Go's option. Raises Malformed, in Argo CD's words."""
         self.budget.read(len(template) + 1)
         if "{{" not in template:
             return template
-        filled = self._go(template, params) if self.go else _fast(template, params)
+        filled = self._go(template, params, missing_key) if self.go else _fast(template, params)
         self.budget.read(len(filled))
         return filled
 
-    def _go(self, template: str, params: Mapping[str, Any]) -> str:
+    def _go(self, template: str, params: Mapping[str, Any], missing_key: str) -> str:
         try:
             parsed = parse(template, LANGUAGE)
         except Malformed as error:
@@ -93,7 +93,7 @@ class Filler:
             raise Malformed(f"failed to parse template {template}: {message}", hint) from None
         try:
             steps = min(STEPS, self.budget.steps)
-            filled, spent = parsed.counted(params, steps, self.missing_key)
+            filled, spent = parsed.counted(params, steps, missing_key or self.missing_key)
         except FailedTemplate as error:
             where = f"template: base:{error.line}: "
             if at := error.operand:

@@ -77,6 +77,7 @@ class Generators:
         """
         if depth >= DEEPEST:
             raise Malformed(f"generators nested more than {DEEPEST} levels deep")
+        selector = generator.get("selector")  # Argo CD selects with the labels as they are written
         if outer:
             generator = self._filled(generator, outer)
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
@@ -90,7 +91,6 @@ class Generators:
         if not isinstance(body, dict):
             raise Malformed(f"the generator {kinds[0]} is not a mapping")
         rows = _MAKERS[kinds[0]](self, body, depth)
-        selector = generator.get("selector")
         chosen = []
         for row in rows:
             self.filler.budget.row()
@@ -112,11 +112,27 @@ class Generators:
                     filled[kind] = self.filler.deep(rest, outer) | {"elements": elements}
                 elif kind in ("matrix", "merge"):
                     filled[kind] = _as_json(self.filler, body, outer)
+                elif isinstance(body, dict) and kind != "selector":
+                    rest = {key: value for key, value in body.items() if key != "values"}
+                    values = {name: self._own_value(name, one, outer) for name, one in _mapped(body, "values").items()}
+                    filled[kind] = self.filler.deep(rest, outer) | {"values": values}
                 else:
                     filled[kind] = self.filler.deep(body, outer)
             except Malformed as error:
                 raise Malformed(f"failed to replace parameters in generator: {error.message}", error.hint) from None
         return filled
+
+    def _own_value(self, name: str, value: Any, outer: Params) -> str:
+        """Return one of the generator's `values`, filled if another generator knows all of its keys.
+
+        Otherwise it waits for the generator's own row (Argo CD 3.4 and newer).
+        """
+        try:
+            return self.filler.text(str(value), outer, missing_key="error")
+        except Malformed as error:
+            if "map has no entry for key" in error.message or "can't evaluate field" in error.message:
+                return str(value)
+            raise Malformed(f'failed to pre-resolve Values key "{name}": {error.message}', error.hint) from None
 
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of the generator `list`."""
@@ -151,7 +167,8 @@ class Generators:
             )
         selector = _mapped(body, "selector")
         everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
-        known = [(cluster, _secret_labels(cluster)) for cluster in self.clusters]
+        # Argo CD finds the secret of each cluster by this label.
+        known = [(cluster, {TYPE_LABEL: "cluster", **(cluster.labels or {})}) for cluster in self.clusters]
         rows = []
         if everywhere and not any(c.name == LOCAL_NAME or c.server == LOCAL_SERVER for c in self.clusters):
             local = {"name": LOCAL_NAME, "nameNormalized": LOCAL_NAME, "server": LOCAL_SERVER, "project": ""}
@@ -288,12 +305,6 @@ def _as_json(filler: Filler, value: Any, params: Params) -> Any:
         raise Malformed(f"failed to deeply replace JSON field contents: {error.message}", error.hint) from None
 
 
-def _generator(member: Any) -> Mapping[str, Any]:
-    if not isinstance(member, dict):
-        raise Malformed("a generator is not a mapping")
-    return member
-
-
 def _mapped(body: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = body.get(key) or {}
     if not isinstance(found, dict):
@@ -334,11 +345,6 @@ def _texts(element: Mapping[str, Any], number: int) -> Params:
     return row
 
 
-def _secret_labels(cluster: NamedCluster) -> Mapping[str, str]:
-    """Return the labels of a cluster's secret. Each one has the label by which Argo CD finds it."""
-    return {TYPE_LABEL: "cluster", **(cluster.labels or {})}
-
-
 def _cluster(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> Params:
     row: Params = {
         "name": cluster.name,
@@ -365,6 +371,12 @@ def merged(onto: Any, other: Any) -> Any:
 
 def _as_texts(row: Params) -> Params:
     return {key: shown(value) for key, value in row.items()}
+
+
+def _generator(member: Any) -> Mapping[str, Any]:
+    if not isinstance(member, dict):
+        raise Malformed("a generator is not a mapping")
+    return member
 
 
 def _combined(one: Params, other: Params) -> Params:

@@ -8,19 +8,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from task.errors import Malformed
+from task.templates.go_template.printing import sprint
 from task.text import go_float
-from task.yaml_events import parsed
+from task.yaml_events import NULL, DataBuilder, Reading, parsed
 
-DEEPEST = 200
-# Values in a document after its aliases are expanded: seven lines can expand to ten million.
-MOST = 1_000_000
+MOST = 1_000_000  # values in a document after its aliases are expanded
 _TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
 _FALSE = frozenset(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
-_NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _LONGEST_NUMBER = 300  # digits
 _FIRST = frozenset("+-.0123456789")  # characters that a number may begin with
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
@@ -41,60 +39,8 @@ def load(text: str) -> Any:
 
 def load_all(text: str) -> list[Any]:
     """Return all documents of a text. Raises the errors of `load`."""
-    found: list[Any] = parsed(text.removeprefix("\ufeff"), lambda events: list(_Builder().build(events)))
+    found: list[Any] = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_READING).build(events)))
     return found
-
-
-class _Builder:
-    """Builds data from events, with a stack. It knows the size of each value with its aliases expanded."""
-
-    def __init__(self) -> None:
-        self.stack: list[tuple[Any, list[Any], str | None]] = []  # container, [pending key], its anchor
-        self.sizes = [0]  # of the open containers
-        self.anchors: dict[str, tuple[Any, int]] = {}
-        self.done: list[Any] = []
-
-    def build(self, events: Any) -> Iterator[Any]:
-        for event in events:
-            kind = type(event).__name__
-            if kind == "ScalarEvent":
-                self._put(_scalar(event), 1, event.anchor)
-            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-                if len(self.stack) >= DEEPEST:
-                    raise Malformed(f"nested more than {DEEPEST} levels deep")
-                self.stack.append(({} if kind == "MappingStartEvent" else [], [], event.anchor))
-                self.sizes.append(1)
-                self.anchors.pop(event.anchor, None)
-            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-                container, _, anchor = self.stack.pop()
-                size = self.sizes.pop()
-                if isinstance(container, dict) and "<<" in container:
-                    container = _merged(container)
-                self._put(container, size, anchor)
-            elif kind == "AliasEvent":
-                if event.anchor not in self.anchors:
-                    raise Malformed(f"anchor '{event.anchor}' value contains itself, or there is none")
-                self._put(*self.anchors[event.anchor], None)
-            elif kind == "DocumentEndEvent":
-                yield from self.done
-                self.done, self.anchors, self.sizes = [], {}, [0]
-
-    def _put(self, value: Any, size: int, anchor: str | None) -> None:
-        self.sizes[-1] += size
-        if self.sizes[-1] > MOST:
-            raise Malformed("document contains excessive aliasing")
-        if anchor:
-            self.anchors[anchor] = (value, size)
-        if not self.stack:
-            self.done.append(value)
-            return
-        container, pending, _ = self.stack[-1]
-        if isinstance(container, list):
-            container.append(value)
-        elif pending:
-            container[pending.pop()] = value
-        else:
-            pending.append(_key(value))
 
 
 def _scalar(event: Any) -> Any:
@@ -113,13 +59,20 @@ def _scalar(event: Any) -> Any:
             return -number if plain[0] == "-" else number
         if _FLOAT.fullmatch(plain):
             return float(plain) if math.isfinite(float(plain)) else value
-        return value
-    if value in _NULL:
+        return float(plain.replace(".", "", 1)) if _SPECIAL.fullmatch(value) else value
+    if value in NULL:
         return None
     return True if value in _TRUE else False if value in _FALSE else value
 
 
-def _key(value: Any) -> str:
+def _in_json(value: Any) -> Any:
+    """Return a value that is not a key. Raises Malformed for infinity and NaN, because Go reads YAML by way of JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Malformed(f"json: unsupported value: {sprint((value,))}", "put it in quotes")
+    return value
+
+
+def _key(value: Any, _container: Mapping[str, Any]) -> str:
     """Return a key as text, converted as for JSON."""
     if isinstance(value, str):
         return value
@@ -128,20 +81,13 @@ def _key(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
+        if not math.isfinite(value):
+            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
         return ("-" if value < 0 else "") + go_float(abs(value))
-    raise Malformed("a key that is a list or a mapping")
+    raise Malformed("a key that is a list or a mapping", "put a placeholder in quotes: '{{name}}'")
 
 
-def _merged(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the mapping with what its `<<` adds. Its own keys win, and so do earlier mappings over later ones."""
-    given = mapping["<<"]
-    others = given if isinstance(given, list) else [given]
-    if not all(isinstance(other, dict) for other in others):
-        raise Malformed("map merge requires map or sequence of maps as the value")
-    brought: dict[str, Any] = {}
-    for other in reversed(others):
-        brought |= other
-    return brought | {key: value for key, value in mapping.items() if key != "<<"}
+_READING = Reading(_scalar, _key, _in_json, merged=MOST, most=MOST)
 
 
 def dump(value: Any, most: int) -> str:
@@ -210,7 +156,7 @@ def _text(text: str, indent: str) -> str:
             body = text.removesuffix("\n") if mark != "|-" else text
             return f"{mark}\n" + "\n".join(f"{indent}{line}" if line else "" for line in body.split("\n"))
         return json.dumps(text, ensure_ascii=False)
-    ambiguous = text in _TRUE | _FALSE | _NULL or text == "<<" or _SPECIAL.fullmatch(text) is not None
+    ambiguous = text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text) is not None
     number = text.replace("_", "")
     if ambiguous or _INTEGER.fullmatch(number) or _FLOAT.fullmatch(number) or _DATE.fullmatch(text):
         return json.dumps(text)

@@ -120,7 +120,10 @@ def _application(
         filled = filler.deep(filled, row)
     if isinstance(patch, str) and patch:
         filled = _patched(filled, patch, row, filler)
-    about = {"name": str(filled["metadata"].get("name") or ""), "namespace": namespace}
+    name = filled["metadata"].get("name") or ""
+    if not isinstance(name, str):
+        raise Malformed("spec.template.metadata.name is not text", "put it in quotes: name: '{{name}}'")
+    about = {"name": name, "namespace": namespace}
     about |= {key: filled["metadata"][key] for key in ("labels", "annotations") if filled["metadata"].get(key)}
     return {
         "apiVersion": "argoproj.io/v1alpha1",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from decimal import Decimal
+from functools import partial, reduce
 from typing import Any
 
 from task.applicationsets import go_yaml
@@ -96,19 +97,26 @@ def _dict(*pairs: Any) -> AnyMap:
 
 
 def _set(given: Any, key: Any, value: Any) -> GoMap:
+    if given is None:
+        raise FailedTemplate("assignment to entry in nil map")
     mapping(given)[text(key)] = value
     return mapping(given)
 
 
 def _unset(given: Any, key: Any) -> GoMap:
-    mapping(given).pop(text(key), None)
-    return mapping(given)
+    target = mapping(given)
+    target.pop(text(key), None)
+    return target
 
 
 def _dig(*arguments: Any) -> Any:
     *keys, fallback, value = arguments
     for key in keys:
-        if not isinstance(value, GoMap) or text(key) not in value:
+        if not isinstance(value, AnyMap):
+            raise FailedTemplate(
+                f"interface conversion: interface {{}} is {_type(value)}, not map[string]interface {{}}"
+            )
+        if text(key) not in value:
             return fallback
         value = value[key]
     return value
@@ -135,6 +143,12 @@ def _copied(value: Any, room: list[int]) -> Any:
     if isinstance(value, GoMap):
         return type(value)({key: _copied(item, room) for key, item in value.items()})
     return [_copied(item, room) for item in value] if isinstance(value, list) else value
+
+
+def _deep_copy(value: Any) -> Any:
+    if value is None:
+        raise FailedTemplate("reflect: call of reflect.Value.Type on zero Value")
+    return _copied(value, [LONGEST_TEXT])
 
 
 def _pick(given: Any, *keys: Any) -> AnyMap:
@@ -167,16 +181,20 @@ def _has(value: Any, values: Any) -> bool:
 
 
 def _slice(values: Any, *bounds: Any) -> Any:
-    return cut(items(values), *map(_integer, bounds))
+    return None if values == [] else cut(items(values), *map(_integer, bounds))
 
 
 def _chunk(size: Any, values: Any) -> list[Any]:
     step = max(number(size), 1)
-    return [items(values)[at : at + step] for at in range(0, len(values), step)]
+    return [values[at : at + step] for at in range(0, len(items(values)), step)]
 
 
 def _concat(*lists: Any) -> list[Any]:
     return [item for values in lists for item in items(values)]
+
+
+class NotJson(FailedTemplate):
+    """JSON has no text for the value."""
 
 
 def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
@@ -191,16 +209,37 @@ def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
         return [_json(item, room, depth + 1) for item in value]
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise FailedTemplate("json: unsupported value")
-        return int(value) if value == int(value) and abs(value) < 1e21 else value
+            raise NotJson(f"json: unsupported value: {shown(value)}")
+        # Go writes the shortest digits, and zeros after them.
+        return int(Decimal(repr(value))) if value == int(value) and abs(value) < 1e21 else value
     return value
 
 
-def _to_json(value: Any, *, pretty: bool = False, escape: bool = True) -> str:
-    written = json.dumps(
-        _json(value), ensure_ascii=False, sort_keys=True, indent=2 if pretty else None,
-        separators=(",", ": ") if pretty else (",", ":"),
-    )  # fmt: skip
+def _json_text(value: Any, end: str) -> str:
+    """Return plain data as JSON, as Go writes it. `end` is "" or what ends a line of indented JSON."""
+    if isinstance(value, float):
+        number = repr(value) if abs(value) < 1e-6 or abs(value) >= 1e21 else f"{Decimal(repr(value)):f}"
+        return number.replace("e-0", "e-")
+    if not value or not isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    inner = f"{end}  " if end else ""
+    if isinstance(value, list):
+        return f"[{inner}{f',{inner}'.join(_json_text(one, inner) for one in value)}{end}]"
+    pairs = (
+        f"{json.dumps(key, ensure_ascii=False)}:{' ' if end else ''}{_json_text(one, inner)}"
+        for key, one in sorted(value.items())
+    )
+    return f"{{{inner}{f',{inner}'.join(pairs)}{end}}}"
+
+
+def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: bool = True) -> str:
+    """Run `toJson` and its like. Those without `must` make "" of a value that JSON has no text for."""
+    try:
+        written = _json_text(_json(value), "\n" if pretty else "")
+    except NotJson:
+        if must:
+            raise
+        return ""
     if escape:
         for sign in "<>&\u2028\u2029":
             written = written.replace(sign, f"\\u{ord(sign):04x}")
@@ -272,9 +311,6 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "toYaml": Builtin(_to_yaml, 1, 1),
     "fromYaml": Builtin(_from_yaml(dict, "mapping"), 1, 1),
     "fromYamlArray": Builtin(_from_yaml(list, "list"), 1, 1),
-    "toJson": Builtin(_to_json, 1, 1),
-    "toRawJson": Builtin(lambda value: _to_json(value, escape=False), 1, 1),
-    "toPrettyJson": Builtin(lambda value: _to_json(value, pretty=True), 1, 1),
     "fromJson": Builtin(_from_json, 1, 1),
     "default": Builtin(_default, 1, 2),
     "empty": Builtin(lambda value: not truth(value), 1, 1),
@@ -285,7 +321,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "fail": Builtin(_fail, 1, 1),
     "list": Builtin(lambda *values: list(values), 0),
     "tuple": Builtin(lambda *values: list(values), 0),
-    "first": Builtin(lambda values: items(values)[0] if values else None, 1, 1),
+    "first": Builtin(lambda values: items(values)[0] if items(values) else None, 1, 1),
     "rest": Builtin(lambda values: list(items(values)[1:]), 1, 1),
     "last": Builtin(lambda values: _last(items(values)), 1, 1),
     "initial": Builtin(lambda values: list(items(values)[:-1]), 1, 1),
@@ -315,7 +351,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "dig": Builtin(_dig, 3),
     "merge": Builtin(_merged, 1),
     "mergeOverwrite": Builtin(lambda onto, *others: _merged(onto, *others, overwrite=True), 1),
-    "deepCopy": Builtin(lambda value: _copied(value, [LONGEST_TEXT]), 1, 1),
+    "deepCopy": Builtin(_deep_copy, 1, 1),
     "deepEqual": Builtin(_same, 2, 2),
     "kindOf": Builtin(_kind, 1, 1),
     "kindIs": Builtin(lambda kind, value: _kind(value) == kind, 2, 2),
@@ -352,20 +388,19 @@ DATA_FUNCTIONS |= {
     "biggest": DATA_FUNCTIONS["max"],
     "typeIsLike": Builtin(lambda kind, value: _type(value) in (kind, f"*{kind}"), 2, 2),
 }
+for _name, _options in (("Json", {}), ("RawJson", {"escape": False}), ("PrettyJson", {"pretty": True})):
+    DATA_FUNCTIONS[f"mustTo{_name}"] = Builtin(partial(_to_json, **_options), 1, 1)
+    DATA_FUNCTIONS[f"to{_name}"] = Builtin(partial(_to_json, must=False, **_options), 1, 1)
 for _name in (
     "first", "rest", "last", "initial", "append", "prepend", "reverse", "uniq", "without", "has", "compact", "slice",
-    "chunk", "merge", "mergeOverwrite", "deepCopy", "toJson", "toRawJson", "toPrettyJson", "fromJson",
+    "chunk", "merge", "mergeOverwrite", "deepCopy", "fromJson",
 ):  # fmt: skip
     DATA_FUNCTIONS[f"must{_name[0].upper()}{_name[1:]}"] = DATA_FUNCTIONS[_name]
 _CHANCE = (
     "now date dateInZone date_in_zone dateModify date_modify mustDateModify ago htmlDate htmlDateInZone toDate "
-    "mustToDate unixEpoch duration durationRound randAlpha randAlphaNum randAscii randNumeric randBytes randInt "
+    "mustToDate unixEpoch durationRound randAlpha randAlphaNum randAscii randNumeric randBytes randInt "
     "shuffle uuidv4 genPrivateKey genCA genCAWithKey genSelfSignedCert genSelfSignedCertWithKey genSignedCert "
     "genSignedCertWithKey buildCustomCert derivePassword htpasswd bcrypt encryptAES decryptAES"
 )
-_RARE = "urlParse urlJoin wrap wrapWith toDecimal"
 # Functions of Argo CD that are missing here, and what to do about it.
-ELSEWHERE = {
-    **dict.fromkeys(_CHANCE.split(), "its value is not the same in two runs: give it by a generator"),
-    **dict.fromkeys(_RARE.split(), "write it with other functions"),
-}
+ELSEWHERE = dict.fromkeys(_CHANCE.split(), "its value is not the same in two runs: give it by a generator")

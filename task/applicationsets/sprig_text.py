@@ -15,18 +15,22 @@ from typing import Any
 import re2
 from semver import Version
 
-from task.applicationsets.arguments import bounded, items, joined, number, shown, text
+from task.applicationsets.arguments import bounded, joined, number, shown, text, texts
 from task.applicationsets.name_functions import normalize, slugify
+from task.applicationsets.sprig_urls import url_join, url_parse
 from task.errors import Malformed
 from task.policy.version_range import parse_range, parse_version
 from task.templates.go_template import FailedTemplate, GoMap
-from task.templates.go_template.functions import Builtin
+from task.templates.go_template.functions import Builtin, named
 from task.templates.go_template.literals import go_bytes, go_text
 from task.templates.go_template.nodes import Printable
 from task.templates.go_template.scalars import quote as go_quote
 
 LONGEST_PATTERN = 4096
 _MEMORY = 4 << 20  # bytes that RE2 may use for one pattern
+_LONGEST_DURATION = (2**63 - 1) // 10**9  # seconds
+_SECONDS = re.compile(r"[-+]?[0-9]{1,1000}", re.ASCII)
+_OCTAL = re.compile(r"[-+]?0*[0-7]{1,22}", re.ASCII)
 
 
 def _trunc(length: Any, value: Any) -> str:
@@ -43,9 +47,56 @@ def _substr(start: Any, end: Any, value: Any) -> str:
     return go_text(raw[first:] if last < 0 or last > len(raw) else raw[first:last])
 
 
-def _abbrev(width: Any, value: Any) -> str:
-    size, word = number(width), text(value)
-    return word if size < 4 or len(word) <= size else f"{word[: size - 3]}..."
+def _abbrev(left: int, width: Any, value: Any) -> str:
+    """Run `abbrev` and `abbrevboth`, which count bytes. `left` is where the part begins that is kept."""
+    raw, size = go_bytes(text(value)), number(width)
+    if size < 4 or (left > 0 and size < 7) or len(raw) <= size:
+        return value  # type: ignore[no-any-return]
+    left = min(left, len(raw) - (size - 3))
+    if left <= 4:
+        return go_text(raw[: size - 3] + b"...")
+    if left + size - 3 < len(raw):
+        return "..." + _abbrev(0, size - 3, go_text(raw[left:]))
+    return go_text(b"..." + raw[3 - size :])
+
+
+def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
+    """Run `wrap` and `wrapWith`, which count bytes. With `cut`, a word that is too long is cut."""
+    raw, most, at = go_bytes(text(value)), max(number(width), 1), 0
+    lines: list[bytes] = []
+    while len(raw) - at > most:
+        if raw[at] == ord(" "):
+            at += 1
+            continue
+        space = raw.rfind(b" ", at, at + most + 1)
+        if space < 0 and cut:
+            lines.append(raw[at : at + most])
+            at += most
+            continue
+        space = space if space >= 0 else raw.find(b" ", at + most)
+        if space < 0:
+            break
+        lines.append(raw[at:space])
+        at = space + 1
+    return joined(map(go_text, [*lines, raw[at:]]), text(end) or "\n")
+
+
+def _duration(value: Any) -> str:
+    """Run `duration`: print whole seconds like Go. A text that is not a number is 0."""
+    found = _SECONDS.fullmatch(value) if isinstance(value, str) else None
+    seconds = int(value) if found or named(value) == "int" else 0
+    if abs(seconds) > _LONGEST_DURATION:
+        raise FailedTemplate("a duration of more than 292 years")
+    minutes, rest = divmod(abs(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    shown_hours = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{'-' if seconds < 0 else ''}{shown_hours}{rest}s"
+
+
+def _to_decimal(value: Any) -> int:
+    """Run `toDecimal`: read an octal number. Anything else is 0."""
+    number = int(shown(value), 8) if _OCTAL.fullmatch(shown(value)) else 0
+    return number if -(2**63) <= number < 2**63 else 0
 
 
 def _repeat(times: Any, value: Any) -> str:
@@ -219,7 +270,10 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "snakecase": Builtin(lambda value: _parted(value, "_"), 1, 1),
     "trunc": Builtin(_trunc, 2, 2),
     "substr": Builtin(_substr, 3, 3),
-    "abbrev": Builtin(_abbrev, 2, 2),
+    "abbrev": Builtin(lambda width, value: _abbrev(0, width, value), 2, 2),
+    "abbrevboth": Builtin(lambda left, width, value: _abbrev(number(left), width, value), 3, 3),
+    "wrap": Builtin(_wrap, 2, 2),
+    "wrapWith": Builtin(lambda width, end, value: _wrap(width, value, end, cut=True), 3, 3),
     "repeat": Builtin(_repeat, 2, 2),
     "replace": Builtin(_replace, 3, 3),
     "plural": Builtin(lambda one, many, count: text(one) if number(count) == 1 else text(many), 3, 3),
@@ -235,9 +289,9 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "splitList": Builtin(_split, 2, 2),
     "split": Builtin(_split_map, 2, 2),
     "splitn": Builtin(lambda mark, most, value: _split_map(mark, value, max(number(most) - 1, 0)), 3, 3),
-    "sortAlpha": Builtin(lambda values: sorted(map(shown, items(values))), 1, 1),
+    "sortAlpha": Builtin(lambda values: sorted(texts(values), key=go_bytes), 1, 1),
     "toString": Builtin(shown, 1, 1),
-    "toStrings": Builtin(lambda values: [shown(one) for one in items(values)], 1, 1),
+    "toStrings": Builtin(lambda values: [] if values is None else texts(values), 1, 1),
     "b64enc": Builtin(lambda value: base64.b64encode(go_bytes(text(value))).decode(), 1, 1),
     "b64dec": Builtin(_decoded(lambda raw: base64.b64decode(raw, validate=True)), 1, 1),
     "b32enc": Builtin(lambda value: base64.b32encode(go_bytes(text(value))).decode(), 1, 1),
@@ -259,6 +313,10 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "dir": Builtin(lambda value: posixpath.normpath(posixpath.dirname(text(value)) or "."), 1, 1),
     "clean": Builtin(lambda value: posixpath.normpath(text(value) or "."), 1, 1),
     "ext": Builtin(_extension, 1, 1),
+    "duration": Builtin(_duration, 1, 1),
+    "toDecimal": Builtin(_to_decimal, 1, 1),
+    "urlParse": Builtin(url_parse, 1, 1),
+    "urlJoin": Builtin(url_join, 1, 1),
     "isAbs": Builtin(lambda value: text(value).startswith("/"), 1, 1),
 }
 for _name in ("regexMatch", "regexFind", "regexFindAll", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit"):

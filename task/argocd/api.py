@@ -15,15 +15,18 @@ from typing import Any
 
 from task.argocd.answers import explained, unreachable
 from task.argocd.connection import Connection, connection
+from task.argocd.rollout_causes import crashing, mapping, text
 from task.errors import Malformed, SourceAccessError, SourceDownError, SourceError, UsageError
 from task.files import check_file, read_text
 from task.http import Http, Limits, NoAnswerError, Response
+from task.kubernetes.pods import trouble
 from task.urls import origin, path_part, web_page
 
 _IN_CLUSTER = re.compile(r"\.svc(\.|$)|\.local$")
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 # The gateway understands only these whole names (argo-cd server/application/forwarder_overwrite.go).
 METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels")
+CRASHED = 3  # pods that are read to learn how their containers ended
 REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer happens nevertheless
 
 
@@ -136,14 +139,39 @@ class ArgoCDApi:
         return {**KIND, **self._known(answer, right, subject)}
 
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return the live resources of the Application, down to its pods, each with its health."""
-        right = self._right("get", namespace, name)
-        return self._get(f"{_path(name)}/resource-tree", self._where(namespace), *right)
+        """Return the live resources of the Application, down to its pods, each with its health.
+
+        The tree does not have how a container ended, so the first few pods that crash are read, too.
+        """
+        right, where = self._right("get", namespace, name), self._where(namespace)
+        tree = self._get(f"{_path(name)}/resource-tree", where, *right)
+        for node in crashing(tree)[:CRASHED]:
+            pod = {
+                "kind": "Pod",
+                "version": "v1",
+                "namespace": text(node, "namespace"),
+                "resourceName": text(node, "name"),
+            }
+            with suppress(SourceError, ValueError, RecursionError):
+                found = json.loads(text(self._get(f"{_path(name)}/resource", {**where, **pod}, *right), "manifest"))
+                _reason, message = trouble(mapping(found, "status")) if isinstance(found, dict) else ("", "")
+                node["health"]["message"] = message or node["health"].get("message")
+        return tree
 
     def sync_windows(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the Application's sync windows: `assignedWindows`, `activeWindows`, `canSync`."""
         right = self._right("get", namespace, name)
         return self._get(f"{_path(name)}/syncwindows", self._where(namespace), *right)
+
+    def application_set(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return an ApplicationSet."""
+        where = {"appsetNamespace": namespace} if namespace else {}
+        right = f"applicationsets, get, <project>/{name}"
+        return self._get(f"/api/v1/applicationsets/{path_part(name)}", where, right, f"ApplicationSet {name}")
+
+    def project(self, _namespace: str, name: str) -> dict[str, Any]:
+        """Return an AppProject. All of them are in the control plane's namespace."""
+        return self._get(f"/api/v1/projects/{path_part(name)}", {}, f"projects, get, {name}", f"AppProject {name}")
 
     def web(self) -> str:
         """Return the URL of the user interface, from Argo CD's settings, else the API's if people can reach it.

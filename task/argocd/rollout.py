@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from task.argocd.owners import set_of, step_of
 from task.argocd.rollout_causes import (
     NOTHING,
     conditions,
@@ -20,16 +21,18 @@ from task.argocd.rollout_causes import (
     mapping,
     pulling,
     said,
+    sick_pods,
     text,
     unwell,
 )
 from task.argocd.rollout_view import View, Wanted, later, revisions_of, view_of
 from task.plain_data import mappings
 
-__all__ = ["Rollout", "State", "Wanted", "blocks", "judge", "later"]
+__all__ = ["ROLLED_OUT", "Rollout", "State", "Wanted", "blocks", "judge", "later"]
 
-Wants = Literal["", "tree", "windows"]
-State = Literal["waiting", "progressing", "synced-and-healthy", "failed", "needs-sync"]
+Wants = Literal["", "tree", "windows", "owner"]
+State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
+ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are no error
 REFRESH = "argocd.argoproj.io/refresh"
 SKIP = "argocd.argoproj.io/skip-reconcile"
 _BROKEN = ("Failed", "Error")
@@ -47,7 +50,10 @@ _PASSING = (
 
 @dataclass(frozen=True)
 class Rollout:
-    """The state of a rollout. `failed` and `needs-sync` end the wait, because it will not continue without help."""
+    """The state of a rollout. Three states end the wait, because it will not continue without help.
+
+    They are `failed`, `needs-sync`, and `paused`: the image is there, and a person or a timer resumes the rollout.
+    """
 
     state: State
     because: str
@@ -58,8 +64,9 @@ class Rollout:
     wants: Wants = ""  # what was not given, and would make the answer more precise
     compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
     revision: str = ""  # the revision of that comparison
-    warning: str = ""  # what a person should know about a successful rollout
+    warning: str = ""  # what a person should know about a rollout that is no failure
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
+    pods: str = ""  # what is wrong with pods that were created since then
 
 
 def judge(
@@ -67,8 +74,9 @@ def judge(
     wanted: Wanted,
     tree: Mapping[str, Any] = NOTHING,
     windows: Mapping[str, Any] = NOTHING,
+    owner: Mapping[str, Any] = NOTHING,
 ) -> Rollout:
-    """Return the state of the rollout. `tree` (resources) and `windows` (sync windows) make it more precise.
+    """Return the state of the rollout. `tree` (resources), `windows` (sync) and `owner` (its ApplicationSet) help.
 
     Anything older than the wanted revision never counts, neither as a success nor as a failure.
     """
@@ -88,11 +96,19 @@ def judge(
         if status == "Synced":
             answer = _synced(view)
         elif status == "OutOfSync":
-            answer = _out_of_sync(view, windows)
+            answer = _out_of_sync(view, windows, owner)
         else:
             answer = Rollout("progressing", "its sync status is not known yet", stale=True)
     revision = ", ".join(revisions_of(view.sync))
-    return replace(answer, compared=view.compared, revision=revision, begun=view.applied)
+    pods = sick_pods(tree, text(view.operation, "startedAt")) if view.applied else ()
+    return replace(
+        answer,
+        compared=view.compared,
+        revision=revision,
+        begun=view.applied,
+        pods=listed(pods) if pods else "",
+        hint="; ".join(filter(None, (answer.hint, text(tree, "hint") if answer.wants == "tree" else ""))),
+    )
 
 
 def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
@@ -140,27 +156,27 @@ def _running(view: View) -> Rollout | None:
         return _blocked()
     if view.applied and (unpulled := _unpulled(view)):
         return unpulled  # a sync wave waits for pods that will never start
+    if (
+        view.applied
+        and "waiting for healthy state of" in message
+        and _suspended(view, text(view.operation, "startedAt"))
+    ):
+        return _paused(view)  # the wave goes on once the pause is over
     wants: Wants = "tree" if view.applied else ""
     if not view.applied:
         state: State = "progressing" if view.at else "waiting"
         what = "a sync of another revision is running"
         return Rollout(state, f"{what}: {said(message)}" if message else what)
-    count, limit = view.operation.get("retryCount"), _retries(view)
+    count, limit = view.operation.get("retryCount"), mapping(mapping(view.operation, "operation"), "retry").get("limit")
     if isinstance(count, int) and count > 0:
         # The phase stays Running until the last attempt has failed. An Application without a `retry` has five more
         # attempts, which take five minutes.
-        tries = f"{count} of {limit}" if limit else str(count)
+        tries = f"{count} of {limit}" if isinstance(limit, int) and limit else str(count)
         why = listed(failures(view.operation))
         hint = "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends"
         return Rollout("progressing", f"the sync failed and is tried again ({tries}): {why}", hint, wants=wants)
     what = f"the sync is running: {said(message)}" if message else "the sync is running"
     return Rollout("progressing", what, wants=wants)
-
-
-def _retries(view: View) -> int:
-    """Return how often Argo CD repeats the operation, or 0 if unknown."""
-    limit = mapping(mapping(view.operation, "operation"), "retry").get("limit")
-    return limit if isinstance(limit, int) else 0
 
 
 def _blocked() -> Rollout:
@@ -213,9 +229,23 @@ def _synced(view: View) -> Rollout:
         return Rollout("failed", f"degraded: {listed(why)}", "see the Application in Argo CD", sure=False, wants="tree")
     if unpulled := _unpulled(view):
         return unpulled
-    because = {"Suspended": "suspended: someone may have to resume it", "": "its health is not known yet"}
+    if health == "Suspended":
+        return _paused(view)
     detail = f": {listed(why)}" if why else ""
-    return Rollout("progressing", f"synced, {because.get(health, health.lower())}{detail}", wants="tree")
+    return Rollout("progressing", f"synced, {health.lower() or 'its health is not known yet'}{detail}", wants="tree")
+
+
+def _suspended(view: View, since: str) -> bool:
+    """Tell whether the Application has become suspended after a time. Some always are: a CronJob may be suspended."""
+    health = mapping(view.status, "health")
+    return text(health, "status") == "Suspended" and later(text(health, "lastTransitionTime"), since)
+
+
+def _paused(view: View) -> Rollout:
+    why = unwell(view.status, view.tree)
+    because = f"paused, and not healthy yet{f': {listed(why)}' if why else ''}"
+    hint = "resume it, or wait for its timer; then image-update wait tells how it ends"
+    return Rollout("paused", because, hint, warning=because)
 
 
 def _unpulled(view: View) -> Rollout | None:
@@ -225,10 +255,18 @@ def _unpulled(view: View) -> Rollout | None:
     return Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False) if pulls else None
 
 
-def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
+def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any]) -> Rollout:
     automated = mapping(mapping(view.item, "spec"), "syncPolicy").get("automated")
     if not isinstance(automated, dict) or automated.get("enabled") is False:
-        return Rollout("needs-sync", "auto-sync is off: someone must sync it", "argocd app sync, or Sync in the UI")
+        if step := step_of(owner, view.item):
+            return Rollout(
+                "waiting", step, "see the ApplicationSet's status, or wait longer", stale=True, wants="owner"
+            )
+        hint = "argocd app sync, or Sync in the UI"
+        if unread := set_of(view.item) if not owner else "":
+            hint += f"; if ApplicationSet {unread} has a RollingSync, let the step get applicationsets.argoproj.io"
+        wants: Wants = "owner" if unread else ""
+        return Rollout("needs-sync", "auto-sync is off: someone must sync it", hint, sure=not unread, wants=wants)
     resources = [one for one in mappings(view.status.get("resources")) if text(one, "status") == "OutOfSync"]
     names = listed([f"{text(one, 'kind')} {text(one, 'name')}" for one in resources])
     if resources and not automated.get("prune") and all(one.get("requiresPruning") is True for one in resources):
@@ -237,6 +275,8 @@ def _out_of_sync(view: View, windows: Mapping[str, Any]) -> Rollout:
     if view.applied and view.current:  # the sync succeeded, but something still differs
         if not later(view.compared, text(view.operation, "finishedAt")):
             return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
+        if _suspended(view, text(view.operation, "startedAt")):
+            return _paused(view)  # a canary moves weights that Git has, too
         because = f"out of sync again after the sync{f': {names}' if names else ''}"
         if automated.get("selfHeal") is True:
             return Rollout("progressing", because, stale=True)

@@ -10,7 +10,7 @@ from task.plain_data import mappings
 from task.text import and_more, both_ends, one_line, without_logins
 
 NOTHING: Mapping[str, Any] = {}
-MOST, LONGEST = 5, 360
+LONGEST = 360
 _ADVICE = "Use --debug flag to render out invalid YAML"  # all errors of Helm end with this
 _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
@@ -71,6 +71,25 @@ def _cleaned(message: str) -> str:
     return _FILE.sub("", message).strip().removesuffix(".")
 
 
+def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
+    """Return the unhealthy pods younger than `since`, each with the reason."""
+    found = []
+    for node in mappings(tree.get("nodes")):
+        health = mapping(node, "health")
+        young = text(node, "kind") == "Pod" and text(node, "createdAt") >= since
+        if young and text(health, "status") == "Degraded" and (message := text(health, "message")):
+            found.append(said(_named(node, message)))
+    return tuple(found)
+
+
+def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the nodes of unhealthy pods whose image is no problem, the newest first."""
+    nodes = [one for one in mappings(tree.get("nodes")) if text(one, "kind") == "Pod"]
+    sick = [one for one in nodes if text(mapping(one, "health"), "status") == "Degraded"]
+    sick.sort(key=lambda one: text(one, "createdAt"), reverse=True)
+    return [one for one in sick if not _PULL.search(text(mapping(one, "health"), "message"))]
+
+
 def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the pods younger than `since` whose image cannot be pulled."""
     found = []
@@ -100,7 +119,7 @@ def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
 
 def listed(texts: Sequence[str]) -> str:
     """Join the first few texts."""
-    return and_more(texts, MOST, "; ") if texts else "Argo CD does not say why"
+    return and_more(texts, separator="; ") if texts else "Argo CD does not say why"
 
 
 def said(message: str) -> str:

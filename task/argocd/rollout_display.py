@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from task import shutdown
+from task.argocd.rollout import ROLLED_OUT
 from task.argocd.rollouts import Row, Sight
 from task.output.log import Log
 from task.text import and_more, printable
@@ -23,12 +24,18 @@ MARKS = {
     "waiting": ("..", ""),
     "progressing": ("->", "cyan"),
     "synced-and-healthy": ("ok", "green"),
+    "paused": ("||", "yellow"),
     "failed": ("!!", "red"),
     "needs-sync": ("??", "yellow"),
     "timed-out": ("!!", "red"),
 }
-MOST = 5  # how many Applications a sentence names
-_WEIGHTS = {"failed": 0, "timed-out": 0, "needs-sync": 1, "synced-and-healthy": 3}  # 2 is for all other states
+_WEIGHTS = {
+    "failed": 0,
+    "timed-out": 0,
+    "needs-sync": 1,
+    "paused": 1,
+    "synced-and-healthy": 3,
+}  # 2 is for all other states
 
 
 @contextmanager
@@ -93,14 +100,11 @@ def told(row: Row) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Return the result for all in one sentence. If several are not rolled out, it has only their names."""
-    bad = [row for row in rows if row.state != "synced-and-healthy"]
-    if not bad:
-        names = printable(rows[0].application) if len(rows) == 1 else f"{len(rows)} Applications"
-        return f"{names}: synced and healthy"
+    """Return what is wrong in one sentence. If several are not rolled out, it has only their names."""
+    bad = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:
         return f"{printable(bad[0].application)}: {told(bad[0])}"
-    names = and_more([printable(row.application) for row in bad], MOST)
+    names = and_more([printable(row.application) for row in bad])
     return f"{len(bad)} of {len(rows)} Applications are not rolled out: {names}"
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from task import shutdown
+from task.argocd.owners import set_of
 from task.argocd.rollout import Rollout
 from task.errors import AbsentError, SourceDownError, SourceError, TaskError
 from task.http import Limits
+from task.threads import in_threads
 
-T = TypeVar("T")
 AT_ONCE = 8  # requests
 LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # short, because the API is asked again anyway
 _SLOWER = 3  # how much longer to wait for what is slow to pass
@@ -42,9 +42,15 @@ class RolloutApi(Protocol):
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the sync windows, or {} if unknown."""
 
+    def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the ApplicationSet. Raises `SourceError`."""
 
-# (Application, time after which comparisons count, resource tree, sync windows) → state of the rollout
-Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any]], Rollout]
+    def project(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the AppProject. Raises `SourceError`."""
+
+
+# (Application, time after which comparisons count, resource tree, sync windows, ApplicationSet) → state of the rollout
+Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Rollout]
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Row:
     because: str
     hint: str = ""
     seconds: float = 0.0  # since the wait began
-    warning: str = ""  # about a successful rollout
+    warning: str = ""  # about a rollout that is no failure
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
 
     @property
@@ -118,6 +124,7 @@ class _Watch:
         self.refused = 0  # how often in a row the API refused
         self.error: TaskError | None = None
         self.begun = False  # whether the sync of the wanted revision has begun
+        self.pods = ""  # what was wrong with its pods when they were last seen unhealthy
 
 
 class Rollouts:
@@ -158,7 +165,7 @@ class Rollouts:
         wait = self._pace.first
         while open_ones := [watch for watch in self._watches if not watch.row.ended]:
             shutdown.check()
-            _each(self._look, open_ones)
+            in_threads(self._look, open_ones, AT_ONCE)
             left = self._pace.limit - self._elapsed()
             if left <= 0:
                 self._give_up()
@@ -234,20 +241,26 @@ class Rollouts:
 
     def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
         judge, since = watch.awaited.judge, watch.since or ""
-        found = judge(item, since, NOTHING, NOTHING)
+        found = judge(item, since, NOTHING, NOTHING, NOTHING)
         if not found.wants:
             return found
         if self._now() >= watch.explain_at:
             watch.explain_at = self._now() + self._pace.explain
-            ask = self._api.resource_tree if found.wants == "tree" else self._api.sync_windows
             watch.details[found.wants] = NOTHING
             with suppress(SourceError):  # it only makes the answer more precise
-                watch.details[found.wants] = ask(watch.awaited.namespace, watch.awaited.name)
-        return judge(item, since, watch.details.get("tree", NOTHING), watch.details.get("windows", NOTHING))
+                watch.details[found.wants] = self._detail(found.wants, watch.awaited, item)
+        return judge(item, since, *(watch.details.get(name, NOTHING) for name in ("tree", "windows", "owner")))
+
+    def _detail(self, what: str, awaited: Awaited, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        if what == "owner":
+            return self._api.application_set(awaited.namespace, set_of(item))
+        ask = self._api.resource_tree if what == "tree" else self._api.sync_windows
+        return ask(awaited.namespace, awaited.name)
 
     def _settle(self, watch: _Watch, found: Rollout) -> None:
         """Show a state, or first let a later look confirm it."""
         watch.stale, watch.begun = found.stale or not found.sure, found.begun
+        watch.pods = found.pods or watch.pods
         confirmed = False
         if watch.suspected:
             first, seen = watch.suspected
@@ -276,7 +289,10 @@ class Rollouts:
                 self._show(watch, first.state, first.because, first.hint)
             else:
                 hint = watch.row.hint or "see the Application in Argo CD, or wait longer"
-                self._show(watch, "timed-out", watch.row.because, hint)
+                # A container that crashes again and again runs in between, and then nothing else names the cause.
+                earlier = watch.pods if watch.pods not in watch.row.because else ""
+                because = f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because
+                self._show(watch, "timed-out", because, hint)
 
 
 def _bare(error: TaskError, watch: _Watch) -> str:
@@ -295,16 +311,4 @@ def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
             said = f"{message}; {error.hint}" if error.hint else message
             log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks at Git by itself: {said}")
 
-    _each(one, list(dict.fromkeys(keys)))
-
-
-def _each(work: Callable[[T], None], many: Sequence[T]) -> None:
-    """Run the work for several items at the same time. A single one needs no thread."""
-    if len(many) < 2:
-        for one in many:
-            work(one)
-        return
-    with ThreadPoolExecutor(min(len(many), AT_ONCE)) as pool:
-        with shutdown.unheard():  # only the main thread handles signals, and it waits here
-            found = pool.map(work, many)
-        list(found)
+    in_threads(one, list(dict.fromkeys(keys)), AT_ONCE)

@@ -17,8 +17,6 @@ from task.image import live_image
 from task.model import Image
 from task.text import and_more
 
-FEW = 5  # how many versions a message names
-
 
 @dataclass(frozen=True)
 class Expected:
@@ -28,6 +26,7 @@ class Expected:
     key: str  # where to look if it does not run: "web.helm.image-tag (image.tag)"
     hint: str = ""  # what to look for
     revision: str = ""  # the commit that has the image; "" for a live Application
+    digest: str = ""  # of the build, even if only its tag was written; "" if unknown
     replaced: str = ""  # another name for the image in the manifests
     # What the target says at a later revision, or the live Application now. None if unknown.
     now: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
@@ -46,7 +45,8 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
     warnings = []
     for one in expected:
         others = [image for image in live if image.identity in (one.image.identity, one.replaced)]
-        if any(same(one.image, image) for image in others):
+        wanted = replace(one.image, digest=one.image.digest or one.digest)
+        if any(same(wanted, image) for image in others):
             continue
         if one.revision not in revisions_of(mapping(mapping(item, "status"), "sync")):
             now = one.now(item)
@@ -58,8 +58,9 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
             warnings.append(f"{one.image.reference} does not run in it: {why} Otherwise, look at {one.key}")
             continue
         versions = list(dict.fromkeys(image.version or "no tag" for image in others))
-        because = f"synced and healthy, but {one.image.name} runs as {and_more(versions, FEW)} only, not as "
-        because += f"{one.image.version}: look at {one.key}"
+        because = f"synced and healthy, but {one.image.name} runs as {and_more(versions)} only, not as "
+        because += f"{(wanted if any(image.tag == wanted.tag for image in others) else one.image).version}: "
+        because += f"look at {one.key}"
         return replace(found, state="failed", because=because, hint=one.hint, sure=False, slow=True, stale=True)
     return replace(found, warning="; ".join(warnings))
 

@@ -8,6 +8,7 @@ from task.errors import UsageError
 from task.model import Report
 from task.output.console import stdout_console
 from task.output.outcome import as_json, json_text
+from task.output.report_table import table
 from task.output.report_text import plain
 from task.output.stdout import unwritable, write_stdout
 from task.settings import ResultOptions
@@ -28,6 +29,8 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
             continue
         is_folder = option == "--results-dir"
         parent = path if is_folder else os.path.dirname(path) or "."
+        if option == "--report" and not os.path.isdir(parent):  # the name is misspelt, or the volume is not mounted
+            raise _unwritable(option, path, f"there is no folder {parent!r}")
         try:
             os.makedirs(parent, exist_ok=True)
         except OSError as error:
@@ -54,7 +57,8 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     failed = []
     for option, path, text, mode in writes:
         try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            if option != "--report":
+                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             with open(path, mode, encoding="utf-8", errors="backslashreplace", newline="") as file:
                 file.write(text)
         except OSError as error:
@@ -71,8 +75,6 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
 def shown(report: Report, environ: Mapping[str, str]) -> str:
     """Return the report for people: a table with colours on a terminal, plain text for pipes and logs."""
     if console := stdout_console(environ):
-        from task.output.report_table import table  # noqa: PLC0415 - rich is for terminals: see `console.py`
-
         return table(as_json(report), console)
     return plain(report)
 

@@ -13,13 +13,16 @@ from collections.abc import Mapping
 
 from task.model import Report
 from task.output.outcome import counts, current, status, waited_as_json
+from task.output.report_text import summary
 from task.output.words import NOT_READ, ROLLED_BACK, VERDICTS, ending, waiting_line
-from task.text import exact_json, printable_lines, visible
+from task.text import exact_json, one_line, printable, printable_lines, visible
 from task.urls import web_page, without_login
 
 LIMIT = 2048
 LARGEST_SUMMARY, MOST_COMMITS = 500_000, 20  # bytes of rows; GitHub drops a summary of more than 1 MiB
 LONGEST_CELL = 1000  # characters
+LONGEST_MESSAGE, _SHORT_MESSAGE = 300, 30  # bytes; the short one where all other values are as long as can be
+_OF_APPLICATIONS = 100  # bytes that the message leaves for the names of Applications
 NOTES = 20  # problems that a summary lists
 _MARKDOWN = re.compile(r"(www)\.|[\\`*_~|<>\[\]&$]|:(?! |$)", re.IGNORECASE)
 DOTENV_PREFIX = "IMAGE_UPDATE_RESULT_"
@@ -35,6 +38,7 @@ NAMES = (
     "applications",
     "applications-count",
     "rolled-back",
+    "message",
     "image_ARTIFACT_INPUTS",
 )
 
@@ -45,11 +49,11 @@ def results(report: Report) -> Mapping[str, str]:
     Those without a value are "", because a pipeline fails if it reads a result that was not written. A name that is too
     long is left out, because a cut name would mean something else. The report has the whole name.
     """
-    updates = [decision.subscription for decision in report.decisions if decision.verdict.verdict == "update"]
+    updates = [decision.subscription for decision in report.decisions if decision.verdict == "update"]
     written = {(sub.repo, sub.application.key) for sub in updates}
     # Take the first commit that was written. One with an image comes before one that only remembers an event.
     commit = min(
-        report.commits,
+        report.commits or report.earlier,
         key=lambda commit: (
             commit.already_there,
             not any((commit.repo, app) in written for app in commit.applications),
@@ -72,19 +76,37 @@ def results(report: Report) -> Mapping[str, str]:
         "applications": "",
         "applications-count": str(len(updated)),
         "rolled-back": "true" if any(one.rollback for one in report.commits) else "false",
+        "message": "",
         # For Chains, this is a material of this run. A Tekton step fails if its object result lacks a declared member.
         "image_ARTIFACT_INPUTS": json.dumps(
             {name: text if len(json.dumps(text)) <= most + 2 else "" for name, (text, most) in inputs.items()}
         ),
     }
     room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in values.items()) - len("[]")
+    message = _cut(_message(report), min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE)))
+    room -= len(message.encode())
     kept: list[str] = []
     for name in updated:
         room -= len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
         if room < 0:
             break
         kept.append(name)
-    return {**values, "applications": json.dumps(kept, ensure_ascii=False)}
+    return {**values, "message": message, "applications": json.dumps(kept, ensure_ascii=False)}
+
+
+def _message(report: Report) -> str:
+    """Return the first error, or else the last line of the summary."""
+    for one in report.problems:
+        if one.severity == "error":
+            return f"{one.application}: {one.message}" if one.application else one.message
+    back = any(one.rollback for one in report.commits)
+    return summary(status(report), counts(report), dry=report.dry, back=back)
+
+
+def _cut(text: str, size: int) -> str:
+    """Return the beginning of the text that fits into `size` bytes, on one line that no terminal or runner obeys."""
+    line = printable(one_line(text)).encode(errors="replace")
+    return (line if len(line) <= size else line[: size - len("…".encode())] + "…".encode()).decode(errors="ignore")
 
 
 def _within(size: int, text: str | None) -> str:
@@ -108,8 +130,9 @@ def dotenv(values: Mapping[str, str]) -> str:
     Later jobs get these lines as variables, and variables win over a component's inputs. So no key may be an option's
     variable: `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push to the branch.
     """
-    lines = (f"{DOTENV_PREFIX}{name.upper().replace('-', '_')}={_one_line(value)}\n" for name, value in values.items())
-    return "".join(lines)
+    # The runner expands variables in these values, and "$$" becomes "$". An error may quote "$CI_JOB_TOKEN".
+    lines = {f"{DOTENV_PREFIX}{name.upper().replace('-', '_')}": _one_line(value) for name, value in values.items()}
+    return "".join(f"{name}={value.replace('$', '$$')}\n" for name, value in lines.items())
 
 
 def github_output(values: Mapping[str, str]) -> str:
@@ -135,7 +158,7 @@ def github_summary(report: Report) -> str:
     rows = [f"| Application | Image | {was} | {now} | Decision |", "|---|---|---|---|---|"]
     left = LARGEST_SUMMARY
     for number, decision in enumerate(report.decisions):
-        verdict, offered = decision.verdict, decision.candidate
+        verdict, offered = decision.judged, decision.candidate
         before = current(decision) or ("" if decision.kind else NOT_READ)
         # Until it is merged, a request changes nothing on the base branch.
         updates, proposed = verdict.verdict == "update", decision.head != decision.branch
@@ -168,7 +191,7 @@ def github_summary(report: Report) -> str:
     waits = [f"- {_cell(waiting_line(waited_as_json(one)))}" for one in report.waiting[:MOST_COMMITS]]
     waits = ["", "Waiting before this run:", "", *waits] if waits else []
     # The table does not show errors without a decision, and warnings such as an image that no Application tracks.
-    shown = {(decision.subscription.application.key, decision.verdict.because) for decision in report.decisions}
+    shown = {(decision.subscription.application.key, decision.because) for decision in report.decisions}
     rest = [problem for problem in report.problems if (problem.application, problem.message) not in shown]
     notes = [""] if rest else []
     for problem in rest[:NOTES]:

@@ -110,7 +110,7 @@ def _end(error: TaskError, call: Call) -> int:
     code = int(shutdown.code() or error.exit)
     call.log.problem("error", error.subject, error.message, error.hint)
     if call.command in PUBLISHING:
-        problem = Problem("", error.rule, str(error), error.hint)
+        problem = Problem(rule=error.rule, message=str(error), hint=error.hint)
         problems = (problem, *strange_variables(call.environ))
         failure = Report(call.command, (), 0, (), (), problems, code)
         output = record_of(ResultOptions, call.given)

@@ -1,4 +1,4 @@
-"""Makes a Typer command of a function and the records whose fields are its options."""
+"""Makes a Typer command from a function and the records whose fields are its options."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import typer
 
+from task import shutdown
 from task.cli.call import Call
 from task.cli.fitting import check
-from task.option import Given, Option, one_of, variable_of
+from task.option import Given, Option, Origin, one_of, variable_of
 from task.secret import Secret
 from task.settings import Settings, options_of
 
 Body = Callable[[Settings, Call], int]
+SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "variable"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Command:
         """Return the function from whose signature Typer makes the options."""
 
         def called(context: typer.Context, **_given: Any) -> int:  # Typer hands over None for an empty list
+            shutdown.check()  # a signal may have come while the command was imported
             return self.body(self.settings(context.params), context.obj)
 
         params = [_parameter(*one, self.required) for record in self.taken for one in options_of(record)]
@@ -114,9 +117,8 @@ def _flag(field: Field[Any], option: Option) -> inspect.Parameter:
 
 def _given(context: typer.Context, param: typer.CallbackParam, value: Any, option: Option, default: Any) -> Given:
     found = context.get_parameter_source(str(param.name))
-    source = "default" if found is None or found.name in ("DEFAULT", "DEFAULT_MAP") else "command line"
-    if found is not None and found.name == "ENVIRONMENT":
-        source = "variable"
+    source = SOURCES.get(found.name if found else "", "default")
+    if source == "variable":
         value = os.environ[str(param.envvar)]  # whole: Typer splits it at blanks
     texts = tuple(map(str, value)) if isinstance(value, list | tuple) else () if value is None else (str(value),)
-    return Given(param.opts[0], texts, source, option.metavar, default)  # type: ignore[arg-type]
+    return Given(param.opts[0], texts, source, option.metavar, default)

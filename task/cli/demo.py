@@ -82,16 +82,16 @@ def _play(folder: str) -> int:
     say("Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to ~1.4)\n\n")
     event, sources = EventOptions(image=IMAGES), SourceOptions(applications=(applications,))
     settings = Settings("run", event, sources=sources, transport=TransportOptions(allow_protocol=("file",)))
-    with ExitStack() as until_told:
-        plan = carry_out(replace(settings, command="plan"), {}, Log("warning"), until_told)
-        report = carry_out(settings, {}, Log("warning"), until_told)
+    with ExitStack() as shielded:
+        plan = carry_out(replace(settings, command="plan"), {}, Log("warning"), shielded)
+        report = carry_out(settings, {}, Log("warning"), shielded)
     environ = dict(os.environ)
     say(shown(report, environ))
     console = stdout_console(environ)
     say("\nThe diff:\n" + "\n".join(diff_text(one.diff or "", console) for one in plan.commits))
     commit = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").decode().rstrip()
     say("\nThe commit:\n" + textwrap.indent(commit, "    ", lambda _line: True) + "\n")
-    verdicts = sorted(one.verdict.verdict for one in report.decisions)
+    verdicts = sorted(one.verdict for one in report.decisions)
     same = [one.tree for one in plan.commits] == [one.tree for one in report.commits]
     if verdicts != ["refuse", "update", "update"] or not same:
         sys.stderr.write("the demo did not do what it shows; please report this\n")

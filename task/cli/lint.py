@@ -5,17 +5,24 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once
+from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once, without_method
 from task.annotations.subscription import Scope, subscribe
+from task.argocd.owners import set_takes_back
 from task.cli.annotation_lines import line_of, line_of_field
 from task.cli.call import Call
 from task.cli.command import command
 from task.cli.holds import held
+from task.cli.migration import Migration, as_json, lines, migration
 from task.cli.repository_configs import config_findings
 from task.cli.update import scope_of
-from task.errors import Exit, UsageError
-from task.model import Found, Subscription
+from task.deciding.cautions import taken_back
+from task.deciding.verify import only_signed
+from task.errors import Exit, TaskError, UsageError
+from task.landing.live import owner_of
+from task.landing.ports import World
+from task.model import Application, Found, Subscription
 from task.output.log import Log
 from task.output.stdout import say
 from task.pipeline.discover import Discovered, discovered
@@ -38,20 +45,23 @@ def lint(settings: Settings, call: Call) -> int:
     if not sources(settings, environ):
         hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
         raise UsageError("nothing says where to read Applications from", hint=hint)
+    in_json = settings.lint.output == "json"
     try:
-        found, read = _collect(settings, environ, log)
-    except UsageError as error:
-        if not settings.lint.source:
-            raise
-        # The source is an argument here, and the variable of --applications may say something else.
-        raise UsageError(error.message.removeprefix("--applications: "), hint=error.hint) from None
-    if settings.lint.output == "json":
-        listed = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
-        say(exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n")
+        found, read, moved = _collect(settings, environ, log)
+    except TaskError as error:
+        if isinstance(error, UsageError) and settings.lint.source:
+            # The source is an argument here, and the variable of --applications may say something else.
+            error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
+        if in_json:
+            say(_in_json([(Finding("", "", "", "error", str(error), error.hint, ""), "", 0)]))
+        raise error from None
+    if in_json:
+        say(_in_json(found, moved))
     elif log.form == "github":
+        say("".join(f"{printable(line)}\n" for line in lines(moved)) if moved else "")
         say("".join(_as_command(*one) for one in found), commands=True)
     else:
-        say(_as_text(found, read))
+        say(_as_text(found, read, lines(moved) if moved else ()))
     return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
 
 
@@ -64,17 +74,23 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
     return replace(settings, sources=replace(settings.sources, applications=(*given, *named)))
 
 
-def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[list[Placed], int]:
-    """Return all findings, and how many Applications were read."""
+def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[list[Placed], int, Migration | None]:
+    """Return all findings, how many Applications were read, and the comparison with Image Updater if it is wanted."""
     scope = scope_of(settings)
     world = world_of(settings, environ, log, scope)
     try:
         texts: dict[str, str] = {}
-        found = discovered(_with_texts(world.applications(), texts), scope, world.locate)
+        sets: dict[str, Mapping[str, Any]] = {}
+        found = discovered(_kept(world.applications(), texts, sets), scope, world.locate)
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(apps, settings, world, now))
+        taken = [
+            *_taken_back(found.applications, sets, scope, world),
+            *_only_signed(found.applications, scope, world),
+        ]
         written = [] if world.passed_over() else _written(found, scope)
+        moved = migration(found, settings, environ, world) if settings.lint.from_image_updater else None
         placed: list[Placed] = list(config_findings(settings.sources.applications, written, world.locate))
     finally:
         world.close()
@@ -105,16 +121,51 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
     told = told_once((*found.applications, *found.templates), scope.defaults)
+    if settings.lint.from_image_updater or found.updaters or found.updater_config:
+        told += without_method(found.applications)
+    if found.updater_config and not settings.lint.from_image_updater:
+        origin, hint = found.updater_config.origin, "image-update lint --from-image-updater shows its keys as options"
+        told += (Finding("", "", "", "info", "Image Updater's ConfigMap is not read by a run", hint, origin),)
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in written if sub.application.key not in outside)
-    placed += [(one, *_place(one, settings.scope.annotation_prefix, texts)) for one in told]
+    placed += [(one, *_place(one, settings.scope.annotation_prefix, texts)) for one in (*told, *taken)]
     for release in found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
             if not flaw.key:  # it is about the place of the release, which may be elsewhere in the repository
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "", texts)))
-    return placed + [(one, *_place(one, "", texts)) for one in on_hold], read
+    return placed + [(one, *_place(one, "", texts)) for one in on_hold], read, moved
+
+
+def _taken_back(
+    apps: Iterable[Application], sets: Mapping[str, Mapping[str, Any]], scope: Scope, world: World
+) -> Iterator[Finding]:
+    """Yield a warning for each live Application, or for its ApplicationSet, whose owner would take a patch back."""
+    told: set[str] = set()
+    for app in apps:
+        live = [sub for sub in subscribe(app, scope.defaults).subscriptions if sub.method == "argocd"]
+        owner = ""
+        if live and app.generated_by:
+            field = "spec.sources" if app.multi else "spec.source"
+            taken = app.generated_by not in told and set_takes_back(sets[app.generated_by], app.name, field)
+            owner = f"ApplicationSet {app.generated_by}" if taken else ""
+        elif live:
+            owner = owner_of(live[0], world)
+        if owner:
+            told.add(app.generated_by)
+            value = app.annotations.get("write-back-method", "")
+            yield Finding(app.key, "write-back-method", value, "warning", *taken_back(owner), app.origin)
+
+
+def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
+    """Yield a remark for each project that wants signed commits. Whether a run signs them, its own options say."""
+    told: set[tuple[str, str]] = set()
+    for app in apps:
+        for sub in subscribe(app, scope.defaults).subscriptions:
+            if sub.method == "git" and (app.project, sub.repo) not in told and (keys := world.keys_wanted(sub)):
+                told.add((app.project, sub.repo))
+                yield Finding(app.key, "", "", "info", *only_signed(sub, keys), app.origin)
 
 
 def _written(found: Discovered, scope: Scope) -> list[Subscription]:
@@ -130,9 +181,14 @@ def _origin(origin: str) -> tuple[str, int]:
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
-def _with_texts(manifests: Iterable[Found], texts: dict[str, str]) -> Iterator[Found]:
-    """Yield the manifests, and put the texts of those from Git into `texts`, by the path in their origin."""
+def _kept(manifests: Iterable[Found], texts: dict[str, str], sets: dict[str, Mapping[str, Any]]) -> Iterator[Found]:
+    """Yield the manifests. The texts of those from Git are put into `texts`, by the path in their origin.
+
+    The ApplicationSets that generate them are put into `sets`, by `namespace/name`.
+    """
     for one in manifests:
+        if one.owner is not None:
+            sets[one.generated_by] = one.owner
         if one.text:
             texts[_origin(one.origin)[0]] = one.text
         yield one
@@ -150,6 +206,12 @@ def _place(one: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, in
     return path, line_of(path, start, f"{prefix}{one.key}", one.value, text=texts.get(path))
 
 
+def _in_json(found: Iterable[Placed], moved: Migration | None = None) -> str:
+    listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
+    listed |= {"from_image_updater": as_json(moved)} if moved else {}
+    return exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n"
+
+
 def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
     return {
         "application": one.application or None,
@@ -163,8 +225,8 @@ def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
     }
 
 
-def _as_text(found: Sequence[Placed], read: int) -> str:
-    lines = []
+def _as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
+    lines = list(before)
     for one, path, line in found:
         where = f"{path}:{line}" if line else path
         subject = one.application or where

@@ -11,8 +11,8 @@ from task.errors import TargetError
 from task.files import read_text
 from task.model import File, Files, Subscription
 from task.pipeline.discover import Locate
-from task.repository_config.config import PATH, unmatched
-from task.repository_config.reading import LARGEST, check_config
+from task.repository_config.config import MISTAKEN, PATH, unmatched
+from task.repository_config.reading import LARGEST, NOT_READ, check_config
 from task.repository_config.templates import template_in
 from task.templates.commit_message import LONGEST
 from task.urls import normal_url
@@ -42,7 +42,7 @@ def config_findings(
             yield from sorted(wrong, key=lambda one: one[2])
             yield from _of_templates(path, config.templates)
             found = locate(f"{path}:0") if config.rules or config.freezes else None
-            ours = [sub for sub in subs if found and _same(sub.repo, found[0])]
+            ours = [sub for sub in subs if found and same_repository(sub.repo, found[0])]
             number = len({sub.application.key for sub in ours})
             for what, line in unmatched(config, ours) if ours else ():
                 message = f"{what} matches none of the {number} Applications read that write to this repository"
@@ -53,16 +53,16 @@ def config_findings(
 
 
 def _misplaced(config: str) -> Iterator[tuple[Finding, str, int]]:
-    """Yield a warning for each place in which people take a config for read."""
-    hint = f"write one file, {PATH}"
+    """Yield what people take for the config, although it is not read."""
     if os.path.isdir(config):
+        hint = f"write one file, {PATH}"
         yield Finding("", "", "", "warning", f"the folder {PATH} is not read", hint, config), config, 0
-    for ending in (".yaml", ".yml", ".json"):
-        if os.path.exists(path := f"{config}{ending}"):
-            yield Finding("", "", "", "warning", f"{PATH}{ending} is not read", hint, path), path, 0
+    for name in MISTAKEN:
+        if os.path.isfile(path := f"{config.removesuffix(PATH)}{name}"):
+            yield _placed(path, f"{name} {NOT_READ} {PATH}", f"rename it to {PATH}, or delete it")
 
 
-def _same(one: str, other: str) -> bool:
+def same_repository(one: str, other: str) -> bool:
     """Tell whether two URLs name one repository, even if one is for ssh and the other for https."""
     first, second = (normal_url(url).partition("://")[2].rpartition("@")[2] for url in (one, other))
     return first == second
@@ -72,12 +72,12 @@ def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator
     top = os.path.dirname(os.path.dirname(config))
     for path, line in templates:
         try:
-            template_in(_files_to(top, path), path, line)
+            template_in(files_to(top, path), path, line)
         except TargetError as error:
             yield _placed(config, error.message, error.hint)
 
 
-def _files_to(top: str, path: str) -> Files:
+def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
     """Return the path and the folders above it as Git would have them."""
     found: dict[str, File] = {}
     parts = path.split("/")
@@ -90,13 +90,13 @@ def _files_to(top: str, path: str) -> Files:
         if os.path.isdir(here):
             found[name] = File("", "040000")
         elif os.path.exists(here):
-            found[name] = _file(here)
+            found[name] = _file(here, largest)
     return found
 
 
-def _file(path: str) -> File:
+def _file(path: str, largest: int) -> File:
     try:
-        return File(read_text(path, 10 * LONGEST))
+        return File(read_text(path, largest))
     except (OSError, UnicodeDecodeError) as error:
         return File("", problem=str(error))
 

@@ -23,5 +23,5 @@ def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
             continue
         near = nearest(name, sorted(known))
         hint = f"did you mean {near}?" if near else "see the list of options in the reference, or remove it"
-        found.append(Problem("", "usage", f"the variable {name} is not read", hint, "warning"))
+        found.append(Problem(rule="usage", message=f"the variable {name} is not read", hint=hint, severity="warning"))
     return tuple(found)

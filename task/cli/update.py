@@ -44,12 +44,11 @@ from task.settings import SECRETS, EventOptions, RequestOptions, Settings
 from task.templates.commit_message import check_template
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.templates.trailers import Trailer, build_trailers, commit_references
-from task.text import and_more
+from task.text import FEW, and_more
 from task.urls import without_login
 from task.wiring.world import world_of
 
 MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
-FEW = 5  # how many Applications have a line each for the same problem, and how many a common line names
 
 
 def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
@@ -61,13 +60,13 @@ def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
     began = time.monotonic()
-    with ExitStack() as until_told:
-        report = carry_out(settings, environ, log, until_told)
+    with ExitStack() as shielded:
+        report = carry_out(settings, environ, log, shielded)
         # The table of decisions shows these errors to a person already.
         on_screen = {
-            (one.subscription.application.key, one.verdict.because)
+            (one.subscription.application.key, one.because)
             for one in report.decisions
-            if one.verdict.verdict == "error" and log.console and sys.stdout.isatty() and output.output == "text"
+            if one.verdict == "error" and log.console and sys.stdout.isatty() and output.output == "text"
         }
         untold = [one for one in report.problems if (one.application, one.message) not in on_screen]
         for where, problem in told_together(untold):
@@ -100,19 +99,19 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
     for what, one in alike:
         apps = same.get(what, [])
         if len(apps) > FEW:
-            yield and_more(same.pop(what), FEW), one
+            yield and_more(same.pop(what)), one
         elif apps:
             yield one.application, one
 
 
-def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, until_told: ExitStack) -> Report:
-    """Run the pipeline with the clients that these settings need, and return its report. `until_told`: see `run`."""
+def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack) -> Report:
+    """Run the pipeline with the clients that these settings need, and return its report. `shielded`: see `run`."""
     given = settings.command in ("run", "plan")
     images = built_images(settings.event) if given else ()
     job = job_of(settings, images, environ)
     world = world_of(settings, environ, log, job.scope, images)
     try:
-        report = run(job, world, until_told, MATCHES.get(settings.command, match_images), follow_up)
+        report = run(job, world, shielded, MATCHES.get(settings.command, match_images), follow_up)
         return commented(report, job, world) if job.comment else report
     finally:
         with shutdown.shield():

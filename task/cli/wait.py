@@ -67,6 +67,9 @@ def wait_for(
     awaited = [Awaited(*key, _judge(revision, asked.repository, descends)) for key in dict.fromkeys(keys)]
     rows, errors = watch(api(), awaited, asked.wait_timeout, environ, log)
     say("".join(f"{line(row)}\n" for row in rows))
+    for row in rows:
+        if row.state == "paused":
+            log("warning", f"{row.application}: {row.warning}; {row.hint}")
     if found := rollout_error(rows, errors):
         raise found
     return int(Exit.OK)

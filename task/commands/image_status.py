@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from task.deciding.ask import all_live
+from task.deciding.cautions import file_cautions
 from task.deciding.decide import NOTHING, file_of, reading, state_path, states_of
 from task.deciding.job import Terms
 from task.deciding.move import error_decision
@@ -44,6 +45,8 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
     try:
         kind = resolve(sub, snapshot)
         one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
+        image = replace(sub.entry.image, tag=one.in_git.tag, digest=one.in_git.digest)
+        problems += file_cautions(snapshot.files, sub, kind, image, terms)
     except TaskError as error:
         problems.append(unread(sub, error))
     try:
@@ -61,8 +64,14 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
 
 def unread(sub: Subscription, error: TaskError) -> Problem:
     """Return the error about an image that could not be read."""
-    verdict = error_decision(sub, sub.entry.image, error).verdict
-    return Problem(sub.application.key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
+    verdict = error_decision(sub, sub.entry.image, error).judged
+    return Problem(
+        application=sub.application.key,
+        rule=verdict.rule,
+        message=verdict.because,
+        hint=verdict.hint,
+        exit=verdict.exit,
+    )
 
 
 def paths_of(one: ImageStatus) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[
         asked = [(head, forge.find(batch.base, head)) for head in heads[:MOST]]
     except TaskError as error:
         message = f"open pull requests of {without_login(repo)} are not known: {error.message}"
-        return rows, (Problem("", error.rule, message, error.hint, "warning"),)
+        return rows, (Problem(rule=error.rule, message=message, hint=error.hint, severity="warning"),)
     if len(heads) > MOST:
         world.log("warning", f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at")
     opened = [(head, one, proposes(one.body)) for head, one in asked if one and one.state == "open"]

@@ -14,11 +14,12 @@ from itertools import chain
 
 from task.annotations.narrow import Narrow, check_selector, considered, is_glob
 from task.deciding.ask import Ask, all_live, live_reading
-from task.deciding.job import Promotion
+from task.deciding.job import Promoted, Promotion
 from task.errors import Exit, TaskError, UsageError
-from task.model import Application, Build, Decision, Image, Problem, Subscribed, Subscription, Verdict
+from task.model import Application, Build, Decision, Image, Problem, Subscribed, Subscription, Verdict, Written
 from task.pipeline.match import Matched, asks_for_images, siblings_of
 from task.pipeline.overlooked import unknown_names
+from task.policy.order import alike
 from task.urls import host_and_path
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -31,6 +32,8 @@ class SourceVersion:
     subscription: Subscription
     image: Image
     build: Build = Build()
+    newest: Written = Written()  # that was ever written there
+    pinned: bool = False  # whether the digest is in the file
     error: TaskError | None = None
 
     @property
@@ -94,7 +97,7 @@ def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[li
     for name in promotion.images:
         if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
             hint = "name an alias of the annotation image-list, or the image as it is written there"
-            problems.append(Problem("", "annotation", f"--image {name}: no source has it", hint))
+            problems.append(Problem(rule="annotation", message=f"--image {name}: no source has it", hint=hint))
     return pairs, problems
 
 
@@ -191,7 +194,7 @@ def _no_target(promotion: Promotion, apps: Iterable[Application], giving: Mappin
     if any(giving.values()):
         hint = "name other Applications, for example production/{name}"
         message = f"{flag}: {text!r} fits only the source itself, and no Application is its own source"
-        return Problem("", "source", message, hint, exit=int(Exit.CONFIGURATION))
+        return Problem(rule="source", message=message, hint=hint, exit=int(Exit.CONFIGURATION))
     if patterns and selector:
         return _nobody("--to and --to-selector", f"{patterns} {selector}")
     return _nobody(flag, text)
@@ -199,7 +202,12 @@ def _no_target(promotion: Promotion, apps: Iterable[Application], giving: Mappin
 
 def _nobody(flag: str, text: str) -> Problem:
     hint = "see what --applications reads; only Applications with an image-list count"
-    return Problem("", "source", f"{flag}: no Application fits {text!r}", hint, exit=int(Exit.CONFIGURATION))
+    return Problem(
+        rule="source",
+        message=f"{flag}: no Application fits {text!r}",
+        hint=hint,
+        exit=int(Exit.CONFIGURATION),
+    )
 
 
 def _named(sub: Subscription, names: Sequence[str]) -> bool:
@@ -243,15 +251,16 @@ def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion:
     ours = promotion.repository
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
     build = replace(given.build, repository=ours if same else "")
-    return Ask(sub, (image,), siblings=siblings_of(sub, target), build=build, source=given.source)
+    promoted = Promoted(given.source, given.newest, given.pinned)
+    return Ask(sub, (image,), siblings=siblings_of(sub, target), build=build, promoted=promoted)
 
 
 def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
     """Return the version that all have, with the most details. Raises `UsageError` if they differ."""
     known = [one for one in givers if one.error is None] or givers
-    best = max(known, key=lambda one: (bool(one.image.digest), one.build != Build()))
+    best = max(known, key=lambda one: (one.pinned, bool(one.image.digest), one.build != Build()))
     for one in known:
-        if not _alike(one.image, best.image):
+        if not alike(one.image, best.image):
             first, second = sorted((one, best), key=lambda given: given.source)
             raise UsageError(
                 f"{sub.application.key} would get two versions of {sub.entry.image.name}: {first.image.version} of "
@@ -261,22 +270,18 @@ def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion
     return best
 
 
-def _alike(one: Image, other: Image) -> bool:
-    """Tell whether two images have the same version. If both have a digest, it decides."""
-    return one.tag == other.tag and (not (one.digest and other.digest) or one.digest == other.digest)
-
-
 def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) -> Decision | None:
     """Return the decision about a target if its source cannot or may not give its version, else None."""
     current = live_reading(ask.subscription)
+    source = ask.promoted.source if ask.promoted else ""
     for one in givers:
         if one.error:
             because = f"{one.source}: {one.error.message}"
             verdict = Verdict("error", one.error.rule, because, one.error.hint, int(one.error.exit))
-            return Decision(ask.subscription, ask.offered, verdict, current, source=ask.source)
+            return Decision(ask.subscription, ask.offered, verdict, current, source=source)
         if promotion.healthy and (why := unhealthy(one)):
             verdict = Verdict("refuse", "not-healthy", f"{one.source} {why}")
-            return Decision(ask.subscription, ask.offered, verdict, current, source=ask.source)
+            return Decision(ask.subscription, ask.offered, verdict, current, source=source)
     return None
 
 

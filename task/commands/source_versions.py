@@ -7,24 +7,27 @@ from dataclasses import replace
 
 from task.commands.promotion import SourceVersion, asks_to_promote, pairs_of, wanted
 from task.deciding.ask import Ask, live_reading
-from task.deciding.decide import places, reading, state_of
+from task.deciding.decide import current_reading, missing_places, places, reading, state_of
 from task.deciding.job import Job, Promotion, Terms
+from task.deciding.target import resolve
 from task.deciding.weigh import key_of
 from task.errors import SourceError, TaskError
 from task.landing.ports import World
-from task.model import Build, Image, Memory, Problem, Snapshot, Subscription, Written
-from task.pipeline.batches import at_once, by_branch, by_login, by_repository
+from task.model import Image, Memory, Reading, Snapshot, Subscription, Written
+from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository
 from task.pipeline.match import Matched
-from task.pipeline.overlooked import Seen
+from task.pipeline.overlooked import Seen, untracked_problem
+from task.policy.order import alike
 from task.templates.trailers import build_trailers, commit_references
+from task.threads import in_threads
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
     """Return the version of each entry, reading several repositories at the same time. A failure concerns one entry."""
-    found = [_known(sub, live_reading(sub).tag, live_reading(sub).digest) for sub in subs if sub.method != "git"]
+    found = [_known(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     groups = by_login(by_repository(Matched(asks, (), ()), replace(job, only=())), world)
-    for of_group in at_once(lambda asks: _of_repository(asks, job.terms, world), groups):
+    for of_group in in_threads(lambda asks: _of_repository(asks, job.terms, world), groups, AT_ONCE):
         found += of_group
     return found
 
@@ -40,6 +43,10 @@ def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[Sour
         found = []
         for base, members in by_branch(repository, asks).items():
             snapshot = repository.snapshot(base, (place for ask in members for place in places(ask)))
+            more = [place for ask in members for place in missing_places(snapshot, ask.subscription, terms)]
+            if more:
+                files = repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
+                snapshot = replace(snapshot, files={**snapshot.files, **files})
             found += [_version(snapshot, ask.subscription, terms) for ask in members]
         return found
     except TaskError as error:
@@ -50,26 +57,26 @@ def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[Sour
 
 def _version(snapshot: Snapshot, sub: Subscription, terms: Terms) -> SourceVersion:
     try:
-        now = reading(snapshot, sub, terms)
+        kind = resolve(sub, snapshot)
+        now = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
         memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
     except TaskError as error:
         return _unknown(sub, error)
-    if not (now.tag or now.digest):  # Git has no version
-        now = live_reading(sub)
-    # The state remembers the newest build, and after a rollback Git says another one.
-    known = memory.written or Written()
-    same = known.tag == now.tag and (not (known.digest and now.digest) or known.digest == now.digest)
-    return _known(sub, now.tag, now.digest or known.digest if same else now.digest, known.build if same else Build())
+    return _known(sub, now, memory.written or Written())
 
 
-def _known(sub: Subscription, tag: str, digest: str, build: Build = Build()) -> SourceVersion:
-    if not (tag or digest):
+def _known(sub: Subscription, now: Reading, newest: Written = Written()) -> SourceVersion:
+    if not (now.tag or now.digest):
         error = SourceError(
             f"neither Git nor the cluster has a version of {sub.entry.image.name}",
             hint="wait for the first build of the source, or name another source with --from",
         )
         return _unknown(sub, error)
-    return SourceVersion(sub, replace(sub.entry.image, tag=tag, digest=digest), build)
+    # The state remembers the newest build, and after a rollback Git says another one.
+    known = newest if alike(newest, now) else Written()
+    digest = now.digest or known.digest or known.image_digest
+    image = replace(sub.entry.image, tag=now.tag, digest=digest)
+    return SourceVersion(sub, image, known.build, newest, pinned=bool(now.digest))
 
 
 def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
@@ -83,9 +90,11 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     pairs, problems = pairs_of(seen.subscribed, promotion)
     known = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, known, promotion)
-    if pairs and not (problems or matched.asks or matched.decisions):
+    wrong = any(one.severity == "error" for one in problems)
+    if pairs and not (wrong or matched.asks or matched.decisions):
         hint = "both sides have to track the same image; or name an alias that both have: --image ALIAS"
-        problems.append(Problem("", "untracked", "no target tracks an image of its source", hint, "warning"))
+        message = "no target tracks an image of its source"
+        problems.append(untracked_problem(message, hint, required=job.require_match))
     matched = replace(matched, problems=(*problems, *matched.problems))
     return with_promoted(job, matched, world), matched
 

@@ -22,11 +22,14 @@ from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
 from task.model import Decision, ImageStatus, Problem, Status, Verdict
 from task.output.outcome import exit_code
-from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
+from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
 from task.pipeline.match import Matched, asks_for_all, asks_for_images
 from task.policy.strategies import needs
+from task.threads import in_threads
+
+_PAGE = 500  # images whose history is in memory at a time
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,8 @@ def status(job: Job, world: World, look: Look) -> Status:
     matched = asks_for_images(seen.subscribed, job.images) if job.images else asks_for_all(seen.subscribed)
     problems += matched.problems + tuple(_problem(one) for one in matched.decisions)
     problems += left_out(matched, job)
-    groups = by_login(by_repository(matched, job), world)
-    found = at_once(lambda asks: _of_repository(asks, job, world, look), groups)
-    if not job.only:
-        found += [_of_live(ask, job, world) for ask in matched.live]
-    rows = [row for one in found for row in one.rows]
-    for one in found:
-        problems += one.problems
+    rows, unread_ones = rows_of(matched, job, world, look)
+    problems += unread_ones
     if look.newest:
         rows, more = _with_newest(rows, job, world)
         problems += more
@@ -67,9 +65,18 @@ def status(job: Job, world: World, look: Look) -> Status:
     return Status(tuple(rows), problems, seen.considered, shutdown.code() or int(exit_code((), problems)))
 
 
+def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
+    """Return what Git and the live Applications say about what was matched, and the problems with reading it."""
+    groups = by_login(by_repository(matched, job), world)
+    found = in_threads(lambda asks: _of_repository(asks, job, world, look), groups, AT_ONCE)
+    if not job.only:
+        found += [_of_live(ask, job, world) for ask in matched.live]
+    return [row for one in found for row in one.rows], tuple(chain.from_iterable(one.problems for one in found))
+
+
 def _problem(decision: Decision) -> Problem:
-    key, verdict = decision.subscription.application.key, decision.verdict
-    return Problem(key, verdict.rule, verdict.because, verdict.hint, exit=verdict.exit)
+    key, verdict = decision.subscription.application.key, decision.judged
+    return Problem(application=key, rule=verdict.rule, message=verdict.because, hint=verdict.hint, exit=verdict.exit)
 
 
 def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _Rows:
@@ -81,7 +88,10 @@ def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _
         rows: tuple[ImageStatus, ...] = ()
         problems: tuple[Problem, ...] = ()
         for base, members in by_branch(repository, asks).items():
-            found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
+            try:
+                found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
+            except TaskError as error:  # a branch that is missing hides no other
+                found = _unread(members, error)
             rows, problems = rows + found.rows, problems + found.problems
         return _Rows(rows, problems)
     except TaskError as error:
@@ -99,7 +109,7 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
     expected = branches_of_requests(batch) if job.images else ()
     wanted = (place for ask in batch.asks for place in places(ask))
-    snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
+    snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected)
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
     governed, broken = Governed(batch.asks, snapshot, job.wording), None
@@ -122,8 +132,8 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
         else:
             plan = prepare(batch, governed, gather, contention, job, world)
             decisions = (*plan.settled, *(one for prepared in plan.commits for one in prepared.decisions))
-        verdicts = {id(one.subscription): one.verdict for one in decisions}
-        rows = [replace(row, would=verdicts.get(id(row.subscription))) for row in rows]
+        verdicts = {one.subscription.identity: one.judged for one in decisions}
+        rows = [replace(row, would=verdicts.get(row.subscription.identity)) for row in rows]
 
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
         rows, unseen = with_requests(rows, batch, world)
@@ -132,13 +142,17 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
     if look.builds and rows:
         most = versions_to_read(look.builds)
         try:
-            versions = batch.repository.written(
-                snapshot.branch, tuple(path for row in rows for path in paths_of(row)), most
-            )
-            rows = [with_history(row, snapshot, versions, look.builds, job.terms) for row in rows]
+            pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
+            paths = [tuple(path for row in page for path in paths_of(row)) for page in pages]
+            written = batch.repository.written(snapshot.branch, paths, most)
+            rows = [
+                with_history(row, snapshot, versions, look.builds, job.terms)
+                for page, versions in zip(pages, written, strict=True)
+                for row in page
+            ]
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
-            problems.append(Problem("", error.rule, because, error.hint, exit=int(error.exit)))
+            problems.append(Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit)))
     return _Rows(tuple(rows), tuple(problems))
 
 
@@ -147,13 +161,16 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
     row = replace(without_git(ask.subscription), kind="live")
     would: Verdict | None = None
     if job.images:
-        would = patch([ask], job, world).decisions[0].verdict
+        would = patch([ask], job, world).decisions[0].judged
     live = world.live()
     if live is None:
         because = "what the live Application says is not known: these Applications come from files"
         hint = "use --applications cluster or argocd"
         key = ask.subscription.application.key
-        return _Rows((replace(row, would=would),), (Problem(key, "source", because, hint, "warning"),))
+        return _Rows(
+            (replace(row, would=would),),
+            (Problem(application=key, rule="source", message=because, hint=hint, severity="warning"),),
+        )
     try:
         _manifest, _version, said = said_live(ask.subscription, live)
     except TaskError as error:
@@ -165,32 +182,34 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
     """Add the newest tag that the rules admit to each row, and return why there is none."""
     asks = tuple(Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows)
     found = scanned(Matched(asks, (), ()), job.terms, world.registry)
-    newest = {id(ask.subscription): ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
+    newest = {ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
     pinned = {
-        id(row): replace(question_about(row.subscription, newest[id(row.subscription)]), facts=("digest",))
+        row.subscription.identity: replace(
+            question_about(row.subscription, newest[row.subscription.identity]), facts=("digest",)
+        )
         for row in rows
-        if id(row.subscription) in newest and (row.in_git.digest or needs(row.subscription.policy, "digest"))
+        if row.subscription.identity in newest and (row.in_git.digest or needs(row.subscription.policy, "digest"))
     }
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     problems = [_no_tag(one) for one in found.decisions]
-    unanswered = {id(one.subscription) for one in found.decisions if one.verdict.verdict == "error"}
+    unanswered = {one.subscription.identity for one in found.decisions if one.verdict == "error"}
     made = []
     for row in rows:
-        image = newest.get(id(row.subscription))
-        if image and (question := pinned.get(id(row))):
+        image = newest.get(row.subscription.identity)
+        if image and (question := pinned.get(row.subscription.identity)):
             answer, app = answers[question], row.subscription.application.key
             if answer.error:
                 problems.append(unread(row.subscription, answer.error))
-                unanswered.add(id(row.subscription))
+                unanswered.add(row.subscription.identity)
             elif not answer.exists:
                 because = f"the registry has no {image.reference}"
-                problems.append(Problem(app, "not-in-registry", because, severity="warning"))
+                problems.append(Problem(application=app, rule="not-in-registry", message=because, severity="warning"))
             image = replace(image, digest=answer.digest) if answer.exists else None
-        made.append(replace(row, newest=image, unanswered=id(row.subscription) in unanswered))
+        made.append(replace(row, newest=image, unanswered=row.subscription.identity in unanswered))
     return made, tuple(problems)
 
 
 def _no_tag(decision: Decision) -> Problem:
     """Return why an entry has no newest tag: the registry did not answer, or the rules admit none of its tags."""
     problem = _problem(decision)
-    return problem if decision.verdict.verdict == "error" else replace(problem, severity="warning")
+    return problem if decision.verdict == "error" else replace(problem, severity="warning")

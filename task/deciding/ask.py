@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from task.deciding.job import Intent, Outcome, Terms
+from task.deciding.job import Intent, Outcome, Promoted, Terms
 from task.deciding.move import error_decision
 from task.errors import TaskError
 from task.image import live_image
@@ -23,7 +23,7 @@ class Ask:
     # all subscriptions of an Application whose updates may wait on the same head branch
     siblings: tuple[Subscription, ...] = ()
     build: Build | None = None  # of the candidates; None is that of the event
-    source: str = ""  # namespace/name of the Application that runs the candidate already (`promote`)
+    promoted: Promoted | None = None  # where `promote` found the candidate
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -31,8 +31,8 @@ class Ask:
         return self.subscription.identity
 
     def terms(self, terms: Terms) -> Terms:
-        """Return the terms of the run, with this ask's own build if it has one."""
-        return terms if self.build is None else replace(terms, build=self.build)
+        """Return the terms of the run, with this ask's own build and source if it has them."""
+        return terms if self.build is None else replace(terms, build=self.build, promoted=self.promoted)
 
     @property
     def offered(self) -> Image:

@@ -88,8 +88,8 @@ def _release(intent: Intent, situation: Situation) -> Move:
         return Move(decision, remember=Remember(free, lifted=lifted))
     now_free = replace(situation, memory=free, state=State(None, situation.state.images))
     move = weigh(now_free, deferred(situation.subscription, event))
-    because = f"{told}; {version_of(event)} was deferred: {move.decision.verdict.because}"
-    decision = replace(move.decision, verdict=replace(move.decision.verdict, because=because))
+    because = f"{told}; {version_of(event)} was deferred: {move.decision.because}"
+    decision = replace(move.decision, judged=replace(move.decision.judged, because=because))
     memory = move.remember.memory if move.remember and move.remember.memory is not None else free
     return replace(move, decision=decision, remember=Remember(memory, lifted=lifted))
 
@@ -115,7 +115,7 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         several = intent.whole and len(listed) > 1
         hold = replace(hold, reason=f"rolled back to {intent.to if several else version_of(to)}")
     known = situation.state.hold if intent.whole else memory.hold
-    decision = replace(decision, verdict=replace(verdict, because=f"{verdict.because}; {hold_text(hold)}"))
+    decision = replace(decision, judged=replace(verdict, because=f"{verdict.because}; {hold_text(hold)}"))
     if there and _equal(active(known, situation.terms.now), hold):
         return Move(decision)
     remember = _held(intent, situation.memory if there else memory, hold)

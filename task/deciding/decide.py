@@ -5,14 +5,17 @@ If a push race is lost, everything is decided again on the new tip. So nothing h
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from task.annotations.writable import LONGEST_NAME, LONGEST_PATH, size
 from task.deciding.ask import Ask, live_reading, settled_without_git
 from task.deciding.by_hand import fulfil
 from task.deciding.job import Terms
 from task.deciding.move import Move, error_decision
+from task.deciding.own_sources import own_places, own_reading
 from task.deciding.questions import Offer, Questions, combined, facts_of, may_ask
 from task.deciding.target import SIGNS, resolve, target_of, target_places
 from task.deciding.weigh import Facts, Situation, deferred, key_of, weigh
@@ -59,10 +62,17 @@ def state_path(sub: Subscription) -> str:
     a state file of its own.
     """
     name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
-    home = sub.home
-    if home == "config" or home.startswith("config/"):  # `.image-update/config` is a file: the repository's config
-        home = home.replace("config", "config-folder", 1)
-    return "/".join(part for part in (_STATES, home, f"{name}.state") if part)
+    if size(f"{name}.state") > LONGEST_NAME:
+        name = f"{name[:50]}-{_digest(name)}"
+    first, slash, rest = sub.home.partition("/")
+    if first.casefold() == "config":  # `.image-update/config` is a file: the repository's config
+        first = f"{first}-folder"
+    path = "/".join(part for part in (_STATES, first + slash + rest, f"{name}.state") if part)
+    return path if size(path) <= LONGEST_PATH else f"{_STATES}/{_digest(path)}.state"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_state_path(path: str) -> bool:
@@ -155,12 +165,13 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 
 def situation_of(snapshot: Snapshot, sub: Subscription, terms: Terms, facts: Facts = Facts()) -> Situation:
     """Return all that decisions about a subscription depend on. Raises `TaskError` if something cannot be read."""
-    in_git, state = reading(snapshot, sub, terms), state_of(snapshot, sub)
+    kind, state = resolve(sub, snapshot), state_of(snapshot, sub)
+    in_git = reading(snapshot, sub, terms)
     return Situation(
         sub,
         snapshot.branch,
-        resolve(sub, snapshot),
-        current=_or_live(in_git, sub),
+        kind,
+        current=current_reading(snapshot, sub, kind, in_git),
         in_git=in_git,
         state=state,
         memory=state.images.get(key_of(sub), Memory()),
@@ -183,11 +194,12 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     if ask.intent:
         return fulfil(ask.intent, situation, snapshot)
     move = choose(situation, ask.candidates)
-    if version_of(situation.in_git) or move.decision.verdict.verdict != "unchanged":
+    if version_of(situation.in_git) or move.decision.verdict != "unchanged":
         return move
-    # the rules compared with what runs, which may differ from Git
-    because = f"the live image is {move.decision.candidate.version} already, and Git does not set it"
-    return Move(replace(move.decision, verdict=replace(move.decision.verdict, because=because)), move.build)
+    # the rules compared with what runs, or with the Application's own sources
+    what = "live image is" if sub.application.live else "Application's own sources say"
+    because = f"the {what} {move.decision.candidate.version} already, and the target does not set it"
+    return Move(replace(move.decision, judged=replace(move.decision.judged, because=because)), move.build)
 
 
 def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
@@ -195,14 +207,29 @@ def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
     sub = refused.subscription
     refused = replace(refused, branch=snapshot.branch, head=snapshot.branch)
     try:
-        return replace(refused, current=_or_live(reading(snapshot, sub, terms), sub), kind=resolve(sub, snapshot))
+        kind = resolve(sub, snapshot)
+        current = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
+        return replace(refused, current=current, kind=kind)
     except TaskError:
         return refused
 
 
-def _or_live(in_git: Reading, sub: Subscription) -> Reading:
-    """Return what Git says, or what runs if Git says nothing."""
-    return in_git if version_of(in_git) else replace(live_reading(sub), file=in_git.file)
+def current_reading(snapshot: Snapshot, sub: Subscription, kind: TargetKind, in_git: Reading) -> Reading:
+    """Return what the target says, else what runs, else what the Application's own sources say."""
+    if version_of(in_git):
+        return in_git
+    live = live_reading(sub)
+    return replace(live if version_of(live) else own_reading(snapshot.files, sub, kind), file=in_git.file)
+
+
+def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Place, ...]:
+    """Return what to read in addition, because neither the target nor a status says what is current."""
+    try:
+        known = target_places(sub)
+        needed = tuple(place for place in own_places(sub, resolve(sub, snapshot)) if place not in known)
+        return () if not needed or version_of(reading(snapshot, sub, terms)) else needed
+    except TaskError:  # it is told when the decision is made
+        return ()
 
 
 def choose(situation: Situation, images: Sequence[Image]) -> Move:
@@ -210,7 +237,8 @@ def choose(situation: Situation, images: Sequence[Image]) -> Move:
 
     An event that was deferred competes as well once its hold has ended.
     """
-    on_offer = [Offer(image, situation.terms.build) for image in images]
+    build, promoted = situation.terms.build, situation.terms.promoted
+    on_offer = [Offer(image, build, bool(promoted and promoted.pinned), promoted) for image in images]
     if situation.memory.deferred and not situation.hold:
         on_offer.append(deferred(situation.subscription, situation.memory.deferred))
     moves = [weigh(situation, offer) for offer in on_offer]
@@ -225,7 +253,7 @@ RANK = {"update": 4, "defer": 3, "unchanged": 2, "error": 1}
 
 
 def _better(new: Move, old: Move, situation: Situation) -> bool:
-    ranks = [RANK.get(one.decision.verdict.verdict, 0) for one in (new, old)]
+    ranks = [RANK.get(one.decision.verdict, 0) for one in (new, old)]
     if ranks[0] != ranks[1] or ranks[0] == 0:
         return ranks[0] > ranks[1]
     policy = situation.subscription.policy

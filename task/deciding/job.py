@@ -15,10 +15,10 @@ from task.model import (
     Image,
     Person,
     Problem,
-    Subscription,
     Through,
     Waited,
     Wishes,
+    Written,
 )
 from task.urls import normal_url
 
@@ -29,16 +29,26 @@ AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, i
 
 
 @dataclass(frozen=True)
+class Promoted:
+    """What the source of a promoted version says about it."""
+
+    source: str  # namespace/name of its Application
+    newest: Written = Written()  # the newest build that was ever written there; after a rollback it is another one
+    pinned: bool = False  # whether its file has the digest
+
+
+@dataclass(frozen=True)
 class Terms:
     """What the command line says about decisions."""
 
     allow_downgrade: bool = False
-    carry: bool = True
+    carry: bool | None = None
     require_live: bool = False
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
     now: str = "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
     through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
+    promoted: Promoted | None = None  # of `promote`
 
 
 @dataclass(frozen=True)
@@ -137,7 +147,7 @@ class Landed:
     @property
     def written(self) -> bool:
         """Whether an image was written now, and was not there before."""
-        return any(one.verdict.verdict == "update" for one in self.decisions)
+        return any(one.verdict == "update" for one in self.decisions)
 
 
 @dataclass(frozen=True)
@@ -203,22 +213,14 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Stray:
-    """An override file in which somebody wrote something else than the Application itself says."""
-
-    subscription: Subscription
-    file: str
-    names: tuple[tuple[str, str], ...]  # (name, the mark that says which source it differs from)
-
-
-@dataclass(frozen=True)
 class Outcome:
     """The outcome for the asks of one repository."""
 
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
     landed: tuple[Landed, ...] = ()
-    strays: tuple[Stray, ...] = ()
+    cautions: tuple[Problem, ...] = ()  # about the files that were read
+    earlier: tuple[Commit, ...] = ()  # of earlier runs, with what this run would have written
     waiting: tuple[Waited, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
@@ -227,14 +229,15 @@ class Outcome:
             self.decisions + other.decisions,
             self.commits + other.commits,
             self.landed + other.landed,
-            self.strays + other.strays,
+            self.cautions + other.cautions,
+            self.earlier + other.earlier,
             self.waiting + other.waiting,
         )
 
 
 def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
     """Return the Applications whose image is in this commit, whether it was written now or was there before."""
-    return landed_at((one for one in decisions if one.verdict.verdict in ("update", "unchanged")), repo, commit)
+    return landed_at((one for one in decisions if one.verdict in ("update", "unchanged")), repo, commit)
 
 
 def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:

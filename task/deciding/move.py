@@ -38,7 +38,7 @@ class Move:
     @property
     def updates(self) -> bool:
         """Whether an image is written."""
-        return self.decision.verdict.verdict == "update"
+        return self.decision.verdict == "update"
 
     @property
     def changes(self) -> bool:
@@ -52,7 +52,7 @@ class Move:
 
     def without_effect(self, verdict: Verdict) -> Move:
         """Return the move with this verdict. It writes and remembers nothing."""
-        return Move(replace(self.decision, verdict=verdict))
+        return Move(replace(self.decision, judged=verdict))
 
     def failed(self, error: TaskError) -> Move:
         """Return the move as this error. It writes nothing."""
@@ -65,14 +65,12 @@ def error_decision(sub: Subscription, image: Image, error: TaskError, branch: st
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
-    """Return the decision as that error. An error about a file names the file."""
-    of_a_file = isinstance(error, TargetError)
-    message = str(error) if of_a_file else error.message
+    """Return the decision as that error, which names the file, or the repository and branch, that it is about."""
     current = decision.current
-    if of_a_file and error.subject and not current.file:
+    if isinstance(error, TargetError) and error.subject and not current.file:
         current = replace(current, file=error.subject)
-    verdict = Verdict("error", error.rule, message, error.hint, int(error.exit))
-    return replace(decision, verdict=verdict, current=current)
+    verdict = Verdict("error", error.rule, str(error), error.hint, int(error.exit))
+    return replace(decision, judged=verdict, current=current)
 
 
 def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] | None = None) -> Change:
@@ -86,4 +84,5 @@ def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] |
         new_digest=one.candidate.digest,
         labels=labels or {},
         build=build,
+        promoted_from=one.source,
     )

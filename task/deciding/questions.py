@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from task.deciding.job import Promoted
 from task.errors import AnnotationError, Exit, TaskError
 from task.model import (
     Answer,
@@ -36,6 +37,8 @@ class Offer:
 
     image: Image
     build: Build
+    pinned: bool = False  # whether the digest is written even if no rule requires it
+    promoted: Promoted | None = None  # of `promote`
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ def _parts(platform: str) -> tuple[str, str, str]:
 def registry_error(decision: Decision, error: TaskError) -> Decision:
     """Return the decision as an error, with what the registry said."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
-    return replace(decision, verdict=Verdict("error", rule, error.message, error.hint, int(error.exit)))
+    return replace(decision, judged=Verdict("error", rule, error.message, error.hint, int(error.exit)))
 
 
 def dated(image: Image, build: Build, answer: Answer | None) -> Written:
@@ -169,8 +172,9 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
         "labels": "the commit message lacks the image's labels",
     }
     told = [fact for fact in dict.fromkeys(needed) if fact in meanings]
-    why = answer.error.message
-    message = f"{'; '.join(meanings[fact] for fact in told)}: {why}" if told else why
+    if not told:  # only another Application has asked
+        return None
+    message = f"{'; '.join(meanings[fact] for fact in told)}: {answer.error.message}"
     # The image is written all the same, so to run it again would not help.
     hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
     if "created" in told:

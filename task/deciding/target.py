@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 
 from task.editors import EDITORS
@@ -84,7 +85,7 @@ TARGETS: Mapping[str, TargetKind] = {
 }
 
 
-def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Target:
+def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:
     """Return what an editor needs to know about the target."""
     return Target(
         kind=kind,
@@ -94,6 +95,7 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Tar
         source=sub.source,
         application=sub.application.key,
         alias=sub.entry.alias,
+        values=_values_files(sub),
         recurse=sub.source.recurse or sub.path != sub.source.path.strip("/"),
         fallbacks=sub.fallbacks,
         carry=carry,
@@ -102,6 +104,24 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool = True) -> Tar
             one for one in sub.claims if (one.alias, one.identity) != (sub.entry.alias, sub.entry.image.identity)
         ),
     )
+
+
+def _values_files(sub: Subscription) -> tuple[str, ...]:
+    """Return the values files that Helm reads from the repository that is written, in its order."""
+    source, refs = sub.source, {one.ref: one.repo for one in sub.application.sources if one.ref}
+    names = source.value_files
+    if chart := "/" if sub.repo == source.repo and not source.chart else "":
+        chart = f"/{source.path}/"
+        below = sub.keys.tag.partition(".")[0]  # an umbrella chart may have the chart that it is for
+        names = (f"charts/{below}/values.yaml", "values.yaml", *names)
+    paths = []
+    for name in names:
+        ref, _, rest = name.partition("/")
+        if name.startswith("$"):
+            paths += [rest] if refs.get(ref[1:]) == sub.repo else []
+        elif chart and "://" not in name:
+            paths.append(posixpath.join(chart, name))
+    return tuple(dict.fromkeys(posixpath.normpath(f"/{path}").lstrip("/") for path in paths))
 
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:

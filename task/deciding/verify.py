@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from task.argocd.signed_revisions import accepted
 from task.deciding.move import Move
 from task.deciding.questions import question_about, registry_error, unchecked
-from task.errors import RegistryError, TaskError
-from task.model import Answer, Question, Verdict
+from task.errors import RegistryError, RepositoryError, TaskError
+from task.model import Answer, Question, Subscription, Verdict
+from task.text import and_more
 
 # Why an image is not signed as required; "" if it is; an error if that could not be checked.
+Keys = Callable[[], Sequence[str]]
 Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]]
 
 
@@ -35,6 +38,33 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     if any(_by_key(move) for move in found):
         found = _signed(_pinned(found, last_checks, _by_key), last_checks.by_keys or _nobody, _by_key)
     return _labelled(found, last_checks) if last_checks.labels else found
+
+
+def signed_for_argo(moves: Sequence[Move], wanted: Callable[[Subscription], Sequence[str]], keys: Keys) -> list[Move]:
+    """Return the moves. One whose commit Argo CD would not sync, because its project wants a signature, is an error.
+
+    Otherwise, the branch would have a tip that stops every Application of the project. The commit of a pull request is
+    not what Argo CD sees.
+    """
+    found = []
+    for move in moves:
+        one, sources = move.decision, move.subscription.application.sources
+        follows = one.head == one.branch or any(source.revision == one.head for source in sources)
+        asked = wanted(move.subscription) if move.changes and follows else ()
+        if asked and not accepted(asked, mine := keys()):
+            message, hint = only_signed(move.subscription, asked)
+            by = f"is signed by {', '.join(mine)}" if mine else "has no OpenPGP signature"
+            found.append(move.failed(RepositoryError(f"{message}; this one {by}", hint=hint)))
+        else:
+            found.append(move)
+    return found
+
+
+def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
+    """Return the message about a project that wants signatures by these keys, and the hint."""
+    project = sub.application.project or "default"
+    message = f"in project {project}, Argo CD syncs only commits that are signed by {and_more(wanted)}"
+    return message, "give one of these OpenPGP keys as --signing-key, or let a person merge and sign (--pull-request)"
 
 
 def _about(move: Move) -> Question:

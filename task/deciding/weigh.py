@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from task.deciding.job import Terms
+from task.deciding.job import Promoted, Terms
 from task.deciding.move import Move, Remember
 from task.deciding.questions import (
     Offer,
@@ -34,7 +34,7 @@ from task.model import (
     Written,
 )
 from task.policy.judge import judge
-from task.policy.order import Ancestry, superseded, version_of, why_older
+from task.policy.order import Ancestry, gone_back, superseded, version_of, why_older
 from task.policy.remember import active, hold_text, holding, written
 from task.policy.strategies import needs
 
@@ -84,18 +84,27 @@ def key_of(sub: Subscription) -> str:
 
 def deferred(sub: Subscription, event: Written) -> Offer:
     """Return a remembered event as the offer that it was."""
-    return Offer(replace(sub.entry.image, tag=event.tag, digest=event.digest), event.build)
+    image = replace(sub.entry.image, tag=event.tag, digest=event.digest or event.image_digest)
+    return Offer(image, event.build, pinned=bool(event.digest))
 
 
 def weigh(situation: Situation, offer: Offer) -> Move:
     """Return the move for one image on offer: first the rules, then the order of builds, then the holds."""
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
-    decision = _by_the_rules(offer.image, answer, situation)
+    decision = _by_the_rules(offer, answer, situation)
+    source = offer.promoted.source if offer.promoted else ""
+    decision = replace(decision, source=source, built=offer.image.digest)
     event = dated(decision.candidate, offer.build, answer)
-    if decision.verdict.verdict == "update":
-        decision = _by_the_order(decision, event, answer, situation)
-    if decision.verdict.verdict != "update":
+    if not event.digest:
+        event = replace(event, image_digest=offer.image.digest)
+    if decision.verdict == "update":
+        decision = _by_the_order(decision, event, answer, situation, offer.promoted)
+    verdict = decision.judged
+    if offer.promoted and verdict.rule in ("not-newer", "superseded"):
+        because = f"{verdict.because}; --allow-downgrade promotes it all the same"
+        decision = replace(decision, judged=replace(verdict, because=because))
+    if decision.verdict != "update":
         return Move(decision)
     if hold := situation.hold:
         return _deferred(decision, event, hold, situation)
@@ -110,43 +119,57 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     return Move(decision, event.build, remember if remember != Remember() else None)
 
 
-def _by_the_rules(image: Image, answer: Answer | None, situation: Situation) -> Decision:
-    """Return what the rules say about an image, with what the registry answered about it."""
-    sub, terms = situation.subscription, situation.terms
-    # The digest is written if the rules require it, or if the target has one already.
+def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
+    """Return what the rules say about an image on offer, with what the registry answered about it."""
+    sub, terms, image = situation.subscription, situation.terms, offer.image
+    # The digest is written if the rules require it, if the target or the source of a promotion has one already, or if
+    # the target has a key for it.
+    helm = situation.kind == "live" and (sub.source.kind or sub.source.section) == "Helm"
+    takes_digest = sub.keys.digest and (helm or situation.kind in ("helm-override", "helmvalues"))
     if needs(sub.policy, "digest"):
         if not image.digest and answer and answer.exists:
             image = replace(image, digest=answer.digest)
-    elif image.tag and not situation.current.digest:
+    elif image.tag and not (situation.current.digest or takes_digest or offer.pinned):
         image = replace(image, digest="")
 
     decision = situation.decision(
         image, judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
     )
-    if decision.verdict.verdict not in ("update", "error"):
+    if decision.verdict not in ("update", "error"):
         return decision
-    no_digest = decision.verdict.verdict == "error"  # it is required, and the event does not have it
+    no_digest = decision.verdict == "error"  # it is required, and the event does not have it
     if answer and answer.error and (no_digest or terms.check == "always" or _is_mistake(answer.error)):
         return registry_error(decision, answer.error)
     if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
-        return replace(decision, verdict=replace(decision.verdict, hint=hint, exit=int(Exit.CONFIGURATION)))
-    return replace(decision, verdict=registry_objection(sub, answer) or decision.verdict)
+        if offer.promoted:
+            hint = f"set pin-digest for {offer.promoted.source} as well, or give --registry-check auto"
+        return replace(decision, judged=replace(decision.judged, hint=hint, exit=int(Exit.CONFIGURATION)))
+    return replace(decision, judged=registry_objection(sub, answer) or decision.judged)
 
 
-def _by_the_order(decision: Decision, event: Written, answer: Answer | None, situation: Situation) -> Decision:
+def _by_the_order(
+    decision: Decision, event: Written, answer: Answer | None, situation: Situation, promoted: Promoted | None
+) -> Decision:
     """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
     sub, facts = situation.subscription, situation.facts
-    before = facts.answers.get(question_about(sub, image_of(sub, situation.in_git)))
-    if before and before.error and _is_mistake(before.error):
-        return registry_error(decision, before.error)
     offer = Offer(image_of(sub, Reading(tag=event.tag, digest=event.digest)), event.build)
-    needed = [fact for _, fact in facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)]
-    decision = replace(decision, unchecked=unchecked(answer, needed, sub))
+    needed = facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)
+    of_git = question_about(sub, image_of(sub, situation.in_git))
+    before = facts.answers.get(of_git)  # another Application may have asked for it
+    of_before = [fact for about, fact in needed if about == of_git]
+    if before and before.error and of_before and _is_mistake(before.error):
+        return registry_error(decision, before.error)
+    of_offer = [fact for about, fact in needed if about != of_git]
+    decision = replace(decision, unchecked=unchecked(answer, of_offer, sub))
     memory = memory_with_date(situation.memory, situation.in_git, before)
+    if promoted and situation.terms.allow_downgrade:
+        return decision
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
-        return replace(decision, verdict=Verdict("refuse", "superseded", why))
-    return replace(decision, unchecked=decision.unchecked or unchecked(before, ("created",), sub))
+        return replace(decision, judged=Verdict("refuse", "superseded", why))
+    if promoted and (why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)):
+        return replace(decision, judged=Verdict("refuse", "not-newer", why))
+    return replace(decision, unchecked=decision.unchecked or unchecked(before, of_before, sub))
 
 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
@@ -156,11 +179,11 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
         why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
         if why:
             because = f"{hold_text(hold)}; {version_of(known)} is remembered and is newer: {why}"
-            return Move(replace(decision, verdict=Verdict("refuse", "superseded", because)))
+            return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
     verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} is remembered for the release")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None
-    return Move(replace(decision, verdict=verdict), event.build, remember)
+    return Move(replace(decision, judged=verdict), event.build, remember)
 
 
 def _is_mistake(error: TaskError) -> bool:

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Protocol, cast
 
 from task.editors import flux, helm_values, kustomization, manifests, override_helm, override_kustomize, override_plugin
+from task.editors.argocd_source import Stray
+from task.editors.elsewhere import elsewhere
+from task.editors.file_text import chosen
 from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
@@ -38,8 +41,8 @@ class Editor(Protocol):
 class Override(Editor, Protocol):
     """An editor of override files. People edit these files as well."""
 
-    def strays(self, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-        """Return (name, origin) of each element that a person wrote and that has another value than its origin."""
+    def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
+        """Return each element that a person wrote otherwise than its origin, and each that somebody's list hides."""
 
 
 EDITORS: Mapping[TargetKind, Editor] = {
@@ -53,6 +56,20 @@ EDITORS: Mapping[TargetKind, Editor] = {
 }
 
 
-def strays(kind: TargetKind, files: Files, target: Target) -> tuple[tuple[str, str], ...]:
+def strays(kind: TargetKind, files: Files, target: Target) -> tuple[Stray, ...]:
     """Return the result of `Override.strays` for an override file, or () for other kinds of targets."""
     return cast("Override", EDITORS[kind]).strays(files, target) if kind.endswith("-override") else ()
+
+
+def also_at(kind: TargetKind, files: Files, target: Target, image: Image) -> tuple[tuple[str, int], ...]:
+    """Return path and line of each scalar in the target's files that is the image at another version.
+
+    `files` are those after an update, so nothing wrote these scalars.
+    """
+    if kind == "manifests":
+        paths = manifests.manifests_in(files, target)
+    else:
+        other_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}  # Argo CD reads none of these
+        texts = (one.path for one in EDITORS[kind].places(target) if one.want == "text" and one.path in files)
+        paths = (path for path in texts if path not in other_spellings)
+    return tuple(elsewhere(files, paths, target, image))

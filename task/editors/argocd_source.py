@@ -8,6 +8,9 @@ have everything that is needed: each element must be complete, and each value a 
 
 An element that we copied from the spec, or from the common file, says so in a comment, and follows its origin. An
 element without the comment was written by a person, and stays as it is. Version 0.1 reset such elements to the spec.
+
+A list without any such comment is somebody else's, such as AIU's. What it lacks, Argo CD has not seen since it exists,
+so nothing is copied into it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from task.editors.digests import digest_of, digest_value
 from task.editors.file_text import (
     alone,
     chosen,
@@ -90,11 +94,16 @@ def load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
 
 
 def elements(document: Document | None, section: Section, path: str) -> tuple[Node, ...]:
-    """Return the nodes of the section's list, or () if the list, the section or the document is missing or null."""
+    """Return the nodes of the section's list, or () if there is none."""
+    return listed.children if (listed := _list(document, section, path)) else ()
+
+
+def _list(document: Document | None, section: Section, path: str) -> Node | None:
+    """Return the section's list, or None if the list, the section or the document is missing or null."""
     node = document.root if document else None
     for key in section:
         if node is None or node.null or document is None:
-            return ()
+            return None
         if node.kind != "mapping":
             raise _shape(f"{section.name} is not a mapping", path)
         # Argo CD ignores the case of keys, but its merge patch does not: it would have both `Helm:` and `helm:`.
@@ -103,10 +112,32 @@ def elements(document: Document | None, section: Section, path: str) -> tuple[No
         below = value(node, key)
         node = resolved(document, below) if below is not None else None
     if node is None or node.null:
-        return ()
+        return None
     if node.kind != "sequence":
         raise _shape(f"{section.name}.{section.list} is not a list", path)
-    return node.children
+    return node
+
+
+@dataclass(frozen=True)
+class Below:
+    """What the lists below an override file's list are, and whether it takes their elements."""
+
+    spec: bool  # whether those of the spec count
+    common: Document | None  # the common override file
+    used: bool  # whether the override file has no list of its own, so that Argo CD uses these
+    carries: bool  # whether the override file's list takes what it lacks
+
+
+def below(files: Files, target: Target, section: Section) -> Below:
+    """Return what Argo CD would use if the override file had no such list."""
+    path, tree, document = load(files, target)
+    own = _list(document, section, path)
+    marks = {mark.text for element in own.children if (mark := origin_comment(tree, element))} if own else set()
+    common_at, common = common_document(files, target)
+    # The common file's list replaces that of the spec, too.
+    spec = bool(target.carry) or FROM_SPEC in marks or _list(common, section, common_at) is None
+    carries = (own is None or bool(marks)) if target.carry is None else target.carry
+    return Below(spec, common, own is None, carries)
 
 
 def _shape(problem: str, path: str) -> TargetError:
@@ -185,11 +216,15 @@ def unsound_names(document: Document | None, section: Section, path: str) -> set
 def reading_of(items: Collection[Item], keys: Keys, unsound: Collection[str], path: str) -> Reading:
     """Return the image in the items with the names in `keys`. It is not sound if one of these names is in `unsound`."""
     values = {item.name: item.value for item in items}
-    good = not {keys.spec or keys.name, keys.spec or keys.tag} & set(unsound)
+    good = not {keys.spec or keys.name, keys.spec or keys.tag, keys.digest} & set(unsound)
     if keys.spec:
         image = live_image(values.get(keys.spec, ""))
         return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
-    return Reading(values.get(keys.name, ""), *split_tag(values.get(keys.tag, "")), sound=good, file=path)
+    tag, digest = split_tag(values.get(keys.tag, ""))
+    if keys.digest:  # without the parameter, a digest of the chart's own would stay
+        good = good and not digest and (keys.digest in values or not tag)
+        digest = digest_of(values.get(keys.digest, ""))
+    return Reading(values.get(keys.name, ""), tag, digest, sound=good, file=path)
 
 
 def common_document(files: Files, target: Target) -> tuple[str, Document | None]:
@@ -266,12 +301,13 @@ def merge_image(
     spec: Sequence[Item],
     *,
     force: bool | None,
+    digest: str = "",
 ) -> tuple[Files, tuple[Edit, ...]]:
     """Return the result of `write` for Helm parameters and plugin variables.
 
-    The file has the image under the names in `keys`, and the items of the spec and of the common file. Elements are
-    found by name. An element with an origin comment follows its origin, and is removed with it. All others stay as a
-    person wrote them.
+    The file has the image under the names in `keys`, and what its list takes from the spec and the common file. The key
+    for the digest has `digest` now. Elements are found by name. An element with an origin comment follows its origin,
+    and is removed with it. All others stay as a person wrote them.
     """
     path, tree, document = load(files, target)
     items = items_of(document, section, path)
@@ -281,7 +317,11 @@ def merge_image(
     if keys.spec:
         texts = {keys.spec: replace(image, name=full).reference}
     mine = {name: Item(name, text, force) for name, text in texts.items() if name and text}
-    carried = _carried(files, target, section, spec)
+    if keys.digest:
+        mine[keys.tag] = Item(keys.tag, image.tag or "latest", force)
+        mine[keys.digest] = Item(keys.digest, digest_value(image, keys.digest, digest), force)
+    there = below(files, target, section)
+    carried = _origins(there, target, section, spec) if there.carries else {}
 
     def wanted(tree: Tree, element: Node) -> Item | None:
         """Return the wanted content of an element, or None if it stays as it is."""
@@ -308,7 +348,7 @@ def merge_image(
         tree = add_keys(tree, alone(tree, tree.documents[0], element), {name: data})
     whole = {**{name: item for name, (item, _) in carried.items()}, **mine}
     tree = grow(tree, section, [item.data() for name, item in whole.items() if name not in before], path)
-    if target.carry:
+    if target.carry is not False:
         tree = without(tree, section, path, gone)
     tree = set_origin_comments(tree, section, path, origin)
     after = {item.name: item.value for item in items_of(single(tree, path), section, path)}
@@ -317,35 +357,62 @@ def merge_image(
     return result(files, path, tree.text, different or tuple(edits[:1]))
 
 
-def stray_items(
-    files: Files, target: Target, section: Section, keys: Keys, spec: Sequence[Item]
-) -> tuple[tuple[str, str], ...]:
-    """Return (name, origin) of each element that a person wrote and that has another value than its origin."""
+class Stray(NamedTuple):
+    """An element of the spec or the common file that Argo CD does not use as it is, because of the override file."""
+
+    name: str
+    origin: str
+    hidden: bool  # whether the override file has no such element; otherwise it has another value
+
+
+def stray_items(files: Files, target: Target, section: Section, keys: Keys, spec: Sequence[Item]) -> tuple[Stray, ...]:
+    """Return each element that a person wrote otherwise than its origin, and each that somebody's list hides."""
+    if target.carry is False:
+        return ()
     path, tree, document = load(files, target)
-    carried = _carried(files, target, section, spec)
-    ours = {keys.name, keys.tag, keys.spec, *target.managed}
-    strays: dict[str, str] = {}
+    there = below(files, target, section)
+    origins, own = _origins(there, target, section, spec), {keys.name, keys.tag, keys.spec, keys.digest}
+    strays, names = dict[str, Stray](), set[str]()
     for element in elements(document, section, path) if document else ():
         item = _item(document, element) if document else None
-        if item is None or item.name not in carried or item.name in ours:
+        names |= {item.name} if item else set()
+        if item is None or item.name not in origins or item.name in {*own, *target.managed}:
             continue
-        theirs, origin = carried[item.name]
+        theirs, origin = origins[item.name]
         same = item.value == theirs.value and theirs.force in (None, item.force)
         if not same and not origin_comment(tree, element):
-            strays[item.name] = origin
-    return tuple(strays.items())
+            strays[item.name] = Stray(item.name, origin, hidden=False)
+    hidden = () if there.carries else [name for name in origins if name not in names | own]
+    return (*strays.values(), *(Stray(name, origins[name][1], hidden=True) for name in hidden))
 
 
-def _carried(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, tuple[Item, str]]:
-    """Return each item that the file must have because its list replaces the others, with its origin, by name."""
-    if not target.carry:
-        return {}
-    path, common = common_document(files, target)
-    shared = items_of(common, section, path)
-    if section == PLUGIN:
-        shared = tuple(item._replace(force=None) for item in shared)
-    # Argo CD reads the common file after the spec and before ours, so the common file wins over the spec.
-    return {**{item.name: (item, FROM_SPEC) for item in spec}, **{item.name: (item, FROM_COMMON) for item in shared}}
+def items_below(files: Files, target: Target, section: Section, spec: Sequence[Item]) -> Sequence[Item]:
+    """Return the items that Argo CD uses if the override file says nothing about them."""
+    if not target.kind.endswith("-override"):
+        return spec
+    there = below(files, replace(target, carry=None), section)
+    return [item for item, _ in _origins(there, target, section, spec).values()] if there.used else []
+
+
+def _origins(there: Below, target: Target, section: Section, spec: Sequence[Item]) -> dict[str, tuple[Item, str]]:
+    """Return each item of the lists below the override file's list, with its origin, by name."""
+    shared = []
+    for number, element in enumerate(elements(there.common, section, common_path(target))):
+        # Argo CD takes a missing field from the spec's element at the same index.
+        under = spec[number] if number < len(spec) else Item("", "", force=False)
+        fields = ("name", "value", "forcestring")
+        name, text, flag = (
+            text_field(there.common, element, one) if there.common and field(there.common, element, one) else None
+            for one in fields
+        )
+        item = Item(
+            under.name if name is None else name,
+            under.value if text is None else text,
+            None if section == PLUGIN else under.force if flag is None else flag.lower() == "true",
+        )
+        shared += [item] if item.name else []
+    own = {item.name: (item, FROM_SPEC) for item in spec} if there.spec else {}
+    return {**own, **{item.name: (item, FROM_COMMON) for item in shared}}
 
 
 def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree, Node], Item | None]) -> Tree:

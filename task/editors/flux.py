@@ -93,17 +93,19 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     name = "" if name == TOP else name
     namespace, _, release = target.application.rpartition("/")
     for document in tree.documents:
-        if _at(document, "kind") != "HelmRelease" or (release and _at(document, "metadata.name") != release):
+        if _at(tree, document, "kind") != "HelmRelease":
             continue
-        if _at(document, "metadata.namespace") not in {"", namespace}:  # "": kustomize or kubectl adds it later
+        if release and _at(tree, document, "metadata.name") != release:
             continue
-        nodes = find(document, parse_path("spec.values"), merges=True)
+        if _at(tree, document, "metadata.namespace") not in {"", namespace}:  # "": kustomize or kubectl adds it later
+            continue
+        nodes = find(tree, document, parse_path("spec.values"), merges=True)
         if not nodes:
             continue
         # The mapping with the image is the values themselves, or the one at the container's path below them.
         values = resolved(document, nodes[-1])
         below = replace(document, root=values)
-        for holder in find(below, parse_path(name), merges=True) if name else (values,):
+        for holder in find(tree, below, parse_path(name), merges=True) if name else (values,):
             if (spot := _tag(document, resolved(document, holder))) is not None:
                 return spot
     if next(markers(tree, target), None):
@@ -112,8 +114,8 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     raise TargetError(f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint)
 
 
-def _at(document: Document, path: str) -> str:
-    nodes = find(document, parse_path(path), merges=True)
+def _at(tree: Tree, document: Document, path: str) -> str:
+    nodes = find(tree, document, parse_path(path), merges=True)
     return resolved(document, nodes[-1]).value if nodes else ""
 
 

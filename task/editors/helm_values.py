@@ -7,37 +7,50 @@ already has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from task.editors.digests import digest_of, digest_value, known_digest
 from task.editors.file_text import (
     about,
-    alone,
     chosen,
+    identity_of,
     result,
     rooted,
+    says,
     split_tag,
     tag_value,
     text_of,
     tree_of,
-    with_texts,
 )
 from task.editors.yaml.grow import add_keys, begin
 from task.editors.yaml.layout import Data
-from task.editors.yaml.path import Segment, find, locate, parse_path
+from task.editors.yaml.path import Segment, find, locate, parse_path, path_text, uses
 from task.editors.yaml.scalar import sound
+from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, pairs, parse, resolved
 from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Place, Reading, Target
 
 _HEAD = "# written by image-update\n\n"  # of a new file; since v0.17, AIU also creates missing files, with a comment
+LOCKS = {"Chart.yaml": "Chart.lock", "requirements.yaml": "requirements.lock"}
+NAMES = ("repository", "name", "image")  # keys for an image's name beside its tag
 MOST_BESIDE = 200  # keys of one mapping that are compared with a key that is not there
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the values file, in all its spellings."""
-    return (Place(target.path), *map(Place, target.fallbacks))
+    """Return the values file, in all its spellings, the others that Helm reads, and a chart's lock."""
+    paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
+    lock = _lock(target.path)
+    return (*map(Place, paths), *((Place(lock, "exists"),) if lock else ()))
+
+
+def _lock(path: str) -> str:
+    """Return the path of the file that locks the dependencies in this one, or ""."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, LOCKS[name]) if name in LOCKS else ""
 
 
 def read(files: Files, target: Target) -> Reading:
@@ -48,21 +61,20 @@ def read(files: Files, target: Target) -> Reading:
     keys = _keys(target.keys)
     path = chosen(files, target)
     tree = tree_of(files, path)
+    known_digest(files, target, keys, target.source.parameters)
     with about(path):
         document = rooted(tree.documents[0], path) if tree.documents else None
-        nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec) if key}
+        nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec, keys.digest) if key}
         # For Helm, blanks around a tag in quotes are part of it.
         good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
-        if document:
-            # A key may be repeated. Helm reads the last one and AIU writes the first one, so both must be equal.
-            for key in nodes:
-                values = {resolved(document, node).value for node in find(document, parse_path(key), merges=True)}
-                good = good and len(values) <= 1
     texts = {key: node.value if node else "" for key, node in nodes.items()}
     if keys.spec:
         image = live_image(texts[keys.spec])
         return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
     tag, digest = split_tag(texts[keys.tag].strip())
+    if keys.digest:  # without the key, a digest of the chart's own would stay
+        good = good and not digest and (nodes[keys.digest] is not None or not tag)
+        digest = digest_of(texts[keys.digest].strip())
     return Reading(texts.get(keys.name, "").strip(), tag, digest, sound=good, file=path)
 
 
@@ -76,7 +88,8 @@ def _keys(keys: Keys) -> Keys:
     if keys.name and keys.name == keys.tag:
         hint = f"write helm.image-spec: {keys.name}"
         raise AnnotationError(f"helm.image-name and helm.image-tag are both {keys.name!r}", hint=hint)
-    return Keys(tag=keys.tag, name=keys.name) if keys.tag else Keys(tag="image.tag", name="image.name")
+    tag, name = (keys.tag, keys.name) if keys.tag else ("image.tag", "image.name")
+    return Keys(tag=tag, name=name, digest=keys.digest)
 
 
 def _scalar_at(tree: Tree, document: Document | None, key: str) -> Node | None:
@@ -88,7 +101,7 @@ def _scalar_at(tree: Tree, document: Document | None, key: str) -> Node | None:
         parse_path(key)
         return None
     path = parse_path(key)
-    nodes = find(document, path, merges=True)
+    nodes = find(tree, document, path, merges=True)
     if not nodes:
         locate(tree, document, path)
         return None
@@ -110,22 +123,47 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     tree = tree_of(files, path) if text.strip("\ufeff \t\r\n") else parse(_HEAD)
     edits = []
     with about(path):
-        for key in filter(None, (keys.spec, keys.tag, keys.name)):
+        for key in filter(None, (keys.spec, keys.tag, keys.digest, keys.name)):
             document = rooted(tree.documents[0], path) if tree.documents else None
             node = _scalar_at(tree, document, key)
             old = node.value.strip() if node else ""
             if key == keys.name and not target.keys.name and not old:
                 continue  # no annotation names a key for the name, and the file has none, so only the tag is written
             if key == keys.tag:
-                new = tag_value(image)
+                new = (image.tag or "latest") if keys.digest else tag_value(image)
+            elif key == keys.digest:
+                new = digest_value(image, key, old)
             else:
                 name = _name(old, target, image)
                 new = replace(image, name=name).reference if key == keys.spec else name
-            tree = _put(tree, document, key, new)
+            tree = _put(tree, document, key, new, target)
             edits.append(Edit(path, key, old, new))
     changed = tuple(edit for edit in edits if edit.old != edit.new)
+    locked = next((edit for edit in changed if edit.key.startswith("dependencies[")), None)
+    if locked and (lock := _lock(path)) in files:
+        folder = posixpath.dirname(path) or "."
+        raise TargetError(
+            f"{locked.key} is locked by {lock}: with another version here, `helm dependency build` fails",
+            hint=f"write {locked.new} by hand, run helm dependency update {folder}, and commit both files",
+            subject=path,
+        )
     # If only the quotes of a value changed, one edit says which key it was.
     return result(files, path, tree.text, changed or tuple(edits[:1]))
+
+
+def shared(files: Files, target: Target) -> tuple[str, ...]:
+    """Return the keys that no annotation names, and that an update changes with the tag, because of an alias.
+
+    Raises the errors of `write`.
+    """
+    path, keys = chosen(files, target), _keys(target.keys)
+    tree = tree_of(files, path)
+    with about(path):
+        document = rooted(tree.documents[0], path) if tree.documents else None
+        if document is None or document.root.null:
+            return ()
+        written = filter(None, (keys.spec or keys.tag, keys.digest))
+        return tuple(other for key in written for other in _shared(tree, document, key, target))
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -145,7 +183,7 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
             before, rest = steps[: len(steps) - len(place.missing)], steps[len(steps) - len(place.missing) + 1 :]
             names = [name.value for name, _ in pairs(place.parent)][:MOST_BESIDE]
             paths = (".".join(map(_escaped, (*_texts(before), name, *_texts(rest)))) for name in names)
-            found.append((key, tuple(one for one in paths if _single_value_at(document, one))))
+            found.append((key, tuple(one for one in paths if _single_value_at(tree, document, one))))
     return tuple(found)
 
 
@@ -157,9 +195,9 @@ def _escaped(step: str) -> str:
     return step.replace(".", "\\.")
 
 
-def _single_value_at(document: Document, key: str) -> bool:
+def _single_value_at(tree: Tree, document: Document, key: str) -> bool:
     try:
-        nodes = find(document, parse_path(key), merges=False)
+        nodes = find(tree, document, parse_path(key), merges=False)
     except TargetError:  # nobody has named this key, so its flaws are nobody's mistake
         return False
     return bool(nodes) and resolved(document, nodes[-1]).kind == "scalar"
@@ -178,7 +216,7 @@ def _name(old: str, target: Target, image: Image) -> str:
     return split_registry(full)[1] if short else full
 
 
-def _put(tree: Tree, document: Document | None, key: str, text: str) -> Tree:
+def _put(tree: Tree, document: Document | None, key: str, text: str, target: Target) -> Tree:
     """Return the tree with `text` at a key path. Missing mappings on the way are added."""
     steps = parse_path(key)
     if document is None:
@@ -188,9 +226,58 @@ def _put(tree: Tree, document: Document | None, key: str, text: str) -> Tree:
             )
         return begin(tree, _nested([step.name for step in steps], text))
     place = locate(tree, document, steps)
+    if place.nodes and says(document, place.nodes[-1], text):
+        return tree
+    _shared(tree, document, key, target)
     if place.parent is not None:
-        return add_keys(tree, alone(tree, document, place.parent), _nested(list(place.missing), text))
-    return with_texts(tree, document, [(node, text) for node in place.nodes])
+        return add_keys(tree, place.parent, _nested(list(place.missing), text))
+    return splice(tree, [(resolved(document, place.nodes[-1]), text)])
+
+
+def _shared(tree: Tree, document: Document, key: str, target: Target) -> tuple[str, ...]:
+    """Return the other keys that an update of this key changes, because they have the same value by an alias.
+
+    Raises TargetError if one of them may be another image's.
+    """
+    place = locate(tree, document, parse_path(key))
+    node = place.parent if place.parent is not None else resolved(document, place.nodes[-1])
+    if not any(one.anchor for one in tree.ancestors(node)):
+        return ()
+    mine, others = key.replace("\\.", "."), []
+    annotated = [one.tag.replace("\\.", ".") for one in target.others if one.identity == target.image.identity]
+    for steps in uses(tree, document, node, place.missing):
+        if (text := path_text(steps)) == mine:
+            continue
+        last, own = steps[-1].name.lower(), parse_path(key)[-1].name.lower()
+        if key in (target.keys.spec, target.keys.name):
+            known = identity_of(node.value) == target.image.identity  # the value itself names the image
+        else:
+            of_an_image = (last == own or last.endswith("tag")) and text not in annotated
+            known = not of_an_image or _names(tree, document, steps[:-1], target)
+        if not known:
+            raise TargetError(
+                f"line {tree.line(node)}: {mine} and {text} share this value by an anchor, and {text} may be another "
+                "image's",
+                hint=f"write the value out in one of the two places, or name the image beside {text}",
+            )
+        others.append(text)
+    return tuple(others)
+
+
+def _names(tree: Tree, document: Document, mapping: Sequence[Segment], target: Target) -> bool:
+    """Tell whether a mapping names the target's image, with its registry or without."""
+
+    def text(key: str) -> str:
+        nodes = find(tree, document, (*mapping, Segment(key, (), key)), merges=True)
+        node = resolved(document, nodes[-1]) if nodes else None
+        return node.value if node is not None and node.kind == "scalar" and not node.null else ""
+
+    keys = (parse_path(target.keys.name)[-1].name, *NAMES) if target.keys.name else NAMES
+    name = next(filter(None, map(text, keys)), "")
+    full = f"{registry}/{name}" if (registry := text("registry")) else name
+    return bool(name) and (
+        identity_of(full) == target.image.identity or name == split_registry(target.image.name)[1] == full
+    )
 
 
 def _nested(names: list[str], text: str) -> dict[str, Data]:

@@ -8,7 +8,8 @@ silently writes nothing if `images:` is null.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from task.editors.file_text import (
     alone,
@@ -30,6 +31,23 @@ from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One entry of `images:`. Fields that it lacks are ""."""
+
+    name: str
+    new: str
+    tag: str
+    digest: str
+
+    @property
+    def version(self) -> str:
+        """The part after the image's name."""
+        return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
+
+
 # kustomize refuses an empty file ("kustomization.yaml is empty"), so a file that we fill begins with these.
 _HEAD: Mapping[str, Data] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 
@@ -40,23 +58,52 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the version in the image's entry. An entry with the name `kustomize.image-name` comes first.
-
-    The reading is not sound if the entry leads to another image, or several entries differ.
-    """
+    """Return the version that the image's entries give it."""
     refuse_taken(target)
     path, _, document = _load(files, target)
-    named = identity_of(target.keys.kustomize_name)
-    mine = _mine(document, target, path)
-    mine.sort(key=lambda entry: bool(named) and identity_of(_text(document, entry, "name")) != named)
-    if not mine or document is None:
+    nodes = _mine(document, target, path)
+    if not nodes or document is None:
         return Reading(file=path)
-    name, new, tag, digest = (_text(document, mine[0], field) for field in ("name", "newName", "newTag", "digest"))
-    leads = not named or (identity_of(name) == named and identity_of(new or name) == target.image.identity)
-    alike = len({version for _, version in _versions(document, target, path)}) == 1
-    tags = [node for entry in mine for node in values(resolved(document, entry), "newTag")]
+    mine = [_replacement(document, node) for node in nodes]
+    tags = [node for entry in nodes for node in values(resolved(document, entry), "newTag")]
     strings = all(sound(resolved(document, node)) for node in tags)
-    return Reading(new or name, tag, digest, sound=leads and alike and strings, file=path)
+    found = reading_of(mine, mine, target, path)
+    return replace(found, sound=found.sound and strings)
+
+
+def replacements(files: Files, target: Target) -> list[Replacement]:
+    """Return the image's entries, in the order of the file."""
+    path, _, document = _load(files, target)
+    return [_replacement(document, node) for node in _mine(document, target, path)]
+
+
+def reading_of(mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str) -> Reading:
+    """Return the version that the image's entries give it in kustomize's order, and all others in `every` entry.
+
+    An image that has the name `kustomize.image-name` comes first. The reading is not sound if it leads to another
+    image, or if the entries differ.
+    """
+    named = identity_of(target.keys.kustomize_name)
+    names = sorted({entry.name: None for entry in mine}, key=lambda name: bool(named) and identity_of(name) != named)
+    results = [_result(name, mine) for name in names]
+    leads = not named or (identity_of(names[0]) == named and identity_of(results[0].name) == target.image.identity)
+    # An entry may have no effect, because a later one changes what it makes: AIU appends such entries.
+    about = [one for one in results if identity_of(one.name) == target.image.identity and one.version]
+    now = (about or results)[0]
+    others = {entry.tag: None for entry in (*about, *every) if entry.tag and entry.tag != now.tag}
+    alike = len({entry.version for entry in every}) == 1
+    return Reading(now.name, now.tag, now.digest, sound=leads and alike, file=path, also=tuple(others))
+
+
+def _result(name: str, entries: Iterable[Replacement]) -> Replacement:
+    """Return what an image of this name becomes. kustomize applies the entries one after the other."""
+    tag = digest = ""
+    for entry in entries:
+        if entry.name == name:
+            name = entry.new or name
+            if entry.version:
+                tag, digest = entry.tag, entry.digest
+    return Replacement(name, "", tag, digest)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -85,7 +132,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 def _load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
     paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not paths:
-        hint = "create one, or name its folder: write-back-target: kustomization:<folder>"
+        hint = "name its folder: write-back-target: kustomization:<folder>; for plain manifests, write manifests"
         raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
     if (
         len(paths) > 1
@@ -125,10 +172,13 @@ def _versions(document: Document | None, target: Target, path: str) -> list[tupl
     """Return the key and version of each of the image's entries."""
     versions = []
     for entry in _mine(document, target, path):
-        name, tag, digest = (_text(document, entry, field) for field in ("name", "newTag", "digest"))
-        version = f"{tag}@{digest}" if tag and digest else tag or digest
-        versions.append((f"kustomize.images[{name}]", version))
+        found = _replacement(document, entry)
+        versions.append((f"kustomize.images[{found.name}]", found.version))
     return versions
+
+
+def _replacement(document: Document | None, entry: Node) -> Replacement:
+    return Replacement(*(_text(document, entry, field) for field in ("name", "newName", "newTag", "digest")))
 
 
 def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:

@@ -61,12 +61,17 @@ def write(
     changed, edits = EDITORS[images.editor].write(files, _plain(target), image)
     if not changed:
         return (), ()
-    path = f"{_path(manifest, index)}/{images.section.name}"
     document = single(tree_of(changed, _FILE), _FILE)
     wanted = [_element(document, node, images) for node in elements(document, images.section, _FILE) if document]
-    operations = _operations(source, images, path, wanted, places)
-    where = f"{path}/{images.section.list}".strip("/").replace("/", ".")
+    operations = _operations(source, images, f"{_path(manifest, index)}/{images.section.name}", wanted, places)
+    where = place(manifest, index, target)
     return operations, tuple(replace(edit, path=where) for edit in edits)
+
+
+def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
+    """Return the field of the Application that has the images: "spec.source.helm.parameters"."""
+    section = _list_of(target.source).section
+    return f"{_path(manifest, index)}/{section.name}/{section.list}".strip("/").replace("/", ".")
 
 
 def _list_of(source: Source) -> _SourceList:

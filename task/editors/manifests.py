@@ -1,4 +1,7 @@
-"""Reads and writes plain manifests: the `image:` of containers in any object that has them, and marked scalars.
+"""Reads and writes plain manifests: the `image:` of whatever runs it, and marked scalars.
+
+Containers are found in any object that has them. What only Argo Workflows and Tekton call by their names is found in
+their objects, and in those that embed them.
 
 Files that are not YAML, such as the templates of a chart, are skipped, and so is YAML without a manifest.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from task.editors.file_text import MODES, about, alone, belongs, says, text_of
 from task.editors.markers import SIGN, marked_image, marked_text, markers
@@ -21,6 +25,25 @@ from task.model import Edit, File, Files, Image, Place, Reading, Target
 SUFFIXES = (".yaml", ".yml", ".json")
 # The lists of a pod's spec. Custom resources (Argo Rollouts, Knative, Tekton pod templates) use the same names.
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
+
+
+class _Host(NamedTuple):
+    """The names that a workflow engine has for what runs an image: in its objects of these kinds."""
+
+    group: str
+    kinds: frozenset[str]  # () is all
+    names: frozenset[str]  # of a container, or of a list of them
+
+
+_HOSTS = (
+    _Host(
+        "argoproj.io",
+        frozenset(("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")),
+        frozenset(("container", "script", "sidecars")),
+    ),
+    _Host("tekton.dev", frozenset(), frozenset(("steps", "sidecars", "stepTemplate"))),
+    _Host("tekton.dev", frozenset(("StepAction",)), frozenset(("spec",))),
+)
 
 
 @dataclass(frozen=True)
@@ -103,6 +126,16 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
     return splice(tree, list({id(node): (node, text) for node, text in changes}.values())) if changes else tree
 
 
+def manifests_in(files: Files, target: Target) -> Iterator[str]:
+    """Yield the paths of the target's files, in order."""
+    for path in sorted(files):
+        folder = posixpath.dirname(path)
+        below = target.recurse and (not target.path or f"{folder}/".startswith(f"{target.path}/"))
+        inside = path.endswith(SUFFIXES) and (folder == target.path or below)
+        if (inside or path == target.path) and files[path].mode not in MODES and not files[path].problem:
+            yield path
+
+
 def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
     """Yield the readable YAML files that may have the image, by path."""
     # Called only for its errors: the path, or a folder above it, may be a link, a submodule or a file.
@@ -111,18 +144,13 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
     elif target.path:
         text_of(files, posixpath.join(target.path, "_"))
     names = [target.keys.manifests_name.rpartition("/")[2], target.image.repository.rpartition("/")[2]]
-    for path in sorted(files):
-        file = files[path]
-        folder = posixpath.dirname(path)
-        below = target.recurse and (not target.path or f"{folder}/".startswith(f"{target.path}/"))
-        inside = path.endswith(SUFFIXES) and (folder == target.path or below)
-        if not (inside or path == target.path) or file.mode in MODES or file.problem:
-            continue
+    for path in manifests_in(files, target):
+        text = files[path].text
         # Parsing takes most of the time here, and a file without the name's last part cannot have the image.
-        if SIGN not in file.text and not any(name and name in file.text for name in names):
+        if SIGN not in text and not any(name and name in text for name in names):
             continue
         try:
-            yield path, parse(file.text)
+            yield path, parse(text)
         except TargetError:
             if path == target.path:  # the target names this file; others in the folder may be templates of a chart
                 raise
@@ -155,14 +183,23 @@ def _container_images(tree: Tree) -> Iterator[tuple[Document, Node]]:
         root = document.root
         if root.kind != "mapping" or value(root, "apiVersion") is None or value(root, "kind") is None:
             continue
+        names = _LISTS.union(*(host.names for host in _hosts(root)))
         for node in walk(root):
-            for key, containers in pairs(node) if node.kind == "mapping" else ():
-                if key.value not in _LISTS or containers.kind != "sequence":
+            for key, found in pairs(node) if node.kind == "mapping" else ():
+                if key.value not in names or (key.value in _LISTS and found.kind != "sequence"):
                     continue
-                for container in containers.children:
+                for container in found.children if found.kind == "sequence" else (found,):
                     image = value(container, "image") if container.kind == "mapping" else None
                     if image is not None and resolved(document, image).kind == "scalar":
                         yield document, image
+
+
+def _hosts(root: Node) -> Iterator[_Host]:
+    """Yield the engines whose objects are in a document."""
+    for node in walk(root):
+        if node.kind == "mapping" and (version := value(node, "apiVersion")) and (kind := value(node, "kind")):
+            group = version.value.partition("/")[0]
+            yield from (host for host in _HOSTS if host.group == group and kind.value in (host.kinds or (kind.value,)))
 
 
 def key_path(tree: Tree, node: Node) -> str:

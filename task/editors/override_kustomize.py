@@ -7,14 +7,19 @@ overwrites another one (AIU issue 516).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from task.editors import kustomization
 from task.editors.argocd_source import (
     FROM_COMMON,
     FROM_SPEC,
+    Below,
     Section,
-    common_document,
+    Stray,
+    below,
+    common_path,
     elements,
     grow,
     load,
@@ -24,8 +29,10 @@ from task.editors.argocd_source import (
     without,
 )
 from task.editors.file_text import alone, belongs, identity_of, refuse_taken, result, single, spelled
+from task.editors.kustomization import Replacement, reading_of
 from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, resolved
+from task.errors import TargetError
 from task.image import live_image
 from task.model import Edit, Files, Image, Reading, Target
 
@@ -65,23 +72,52 @@ def parse_entry(text: str) -> KustomizeImage:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the version in the image's entry.
+    """Return the version that the image's entries give it.
 
     The reading is not sound if the name in the manifests does not lead to the image yet.
     """
     refuse_taken(target)
     path, _, document = load(files, target)
-    wanted = identity_of(target.keys.kustomize_name)
     mine = [entry for _, entry in _entries(document, path) if _mine(entry, target)]
-    if wanted:
-        mine.sort(key=lambda entry: entry.key != wanted)
-    if not mine or (image := live_image(mine[0].right)) is None:
+    if not mine or live_image(mine[0].right) is None:
         return Reading(file=path)
-    ours = all(entry.identity == target.image.identity for entry in mine)
-    leads = ours and mine[0].key == (wanted or mine[0].key)
-    # AIU replaces only the first of several entries, so its file may have two versions of the image.
-    alike = all((other := live_image(entry.right)) and other.version == image.version for entry in mine)
-    return Reading(image.name, image.tag, image.digest, sound=leads and alike, file=path)
+    every = _replacements(mine)
+    found = reading_of(_edited(every), every, target, path)
+    return replace(found, sound=found.sound and all(entry.identity == target.image.identity for entry in mine))
+
+
+def read_below(files: Files, target: Target) -> Reading:
+    """Return what the entries say that Argo CD uses if the override file has none.
+
+    The kustomization file is that of the source's path.
+    """
+    spec = [parse_entry(text) for text in target.source.images]
+    if target.kind == "kustomize-override":
+        there = below(files, replace(target, carry=None), SECTION)
+        spec = [entry for entry, _ in _spec(there, target).values()] if there.used else []
+    folder = target.source.path.strip("/")
+    in_file = []
+    with suppress(TargetError):  # there may be no such file, or it is in another repository
+        in_file = kustomization.replacements(files, replace(target, path=folder))
+    in_spec = _replacements(entry for entry in spec if _mine(entry, target))
+    every = _edited([*in_file, *in_spec]) if in_spec else in_file
+    return reading_of(every, every, target, "") if every else Reading()
+
+
+def _edited(entries: Iterable[Replacement]) -> list[Replacement]:
+    """Return what `kustomize edit set image` leaves of entries: the last one of each name, sorted by name."""
+    by_name = {one.name: one for one in entries}
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
+    """Return the entries as a kustomization file has them."""
+    images = [(entry.left, live_image(entry.right)) for entry in entries]
+    return [
+        Replacement(left or image.name, image.name if left else "", image.tag, image.digest)
+        for left, image in images
+        if image
+    ]
 
 
 def _entries(document: Document | None, path: str) -> list[tuple[Node, KustomizeImage]]:
@@ -106,12 +142,13 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """
     refuse_taken(target)
     path, tree, document = load(files, target)
-    now, spec = _entries(document, path), _spec(files, target)
+    now, there = _entries(document, path), below(files, target, SECTION)
+    spec = _spec(there, target)
     renewed: list[KustomizeImage] = []
     for node, entry in now:
         if _mine(entry, target):
             renewed.append(_at_version(entry, spec, target, image))
-        elif target.carry and entry.key in spec and origin_comment(tree, node) is not None:
+        elif there.carries and entry.key in spec and origin_comment(tree, node) is not None:
             theirs, _ = spec[entry.key]
             renewed.append(entry if _meaning(theirs) == _meaning(entry) else theirs)
         else:
@@ -123,7 +160,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     changes = [(node, entry, fresh) for (node, entry), fresh in zip(now, renewed, strict=True) if fresh != entry]
     if changes and document:
         tree = splice(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
-    missing = _missing(renewed, spec, target, image)
+    missing = _missing(renewed, spec, target, image, carries=there.carries)
     tree = grow(tree, SECTION, [entry.text for entry in missing], path)
 
     def gone(tree: Tree, node: Node) -> bool:
@@ -134,10 +171,10 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         entry = parse_entry(resolved(tree.documents[0], node).value)
         if _mine(entry, target):
             return ""
-        follows = entry in missing or (origin_comment(tree, node) and target.carry)
+        follows = entry in missing or (origin_comment(tree, node) and there.carries)
         return spec[entry.key][1] if follows and entry.key in spec else None
 
-    if target.carry:
+    if target.carry is not False:
         tree = without(tree, SECTION, path, gone)
     tree = set_origin_comments(tree, SECTION, path, origin)
     edits = [Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes]
@@ -149,18 +186,25 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     return result(files, path, tree.text, tuple(edits or same[:1]))
 
 
-def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """Return (name, origin) of each entry that a person wrote and that has another image or version than its origin."""
-    if not target.carry:
+def strays(files: Files, target: Target) -> tuple[Stray, ...]:
+    """Return each entry that a person wrote otherwise than its origin, and each that somebody's list hides."""
+    if target.carry is False:
         return ()
     path, tree, document = load(files, target)
-    spec, strays = _spec(files, target), dict[str, str]()
+    there = below(files, target, SECTION)
+    spec, strays, names = _spec(there, target), dict[str, Stray](), set[str]()
     for node, entry in _entries(document, path):
+        names.add(entry.key)
         theirs, origin = spec.get(entry.key, (entry, ""))
-        ours = {entry.key, entry.identity, entry.left, entry.right} & set(target.managed) or _mine(entry, target)
-        if not ours and _meaning(theirs) != _meaning(entry) and not origin_comment(tree, node):
-            strays[_key(entry)] = origin
-    return tuple(strays.items())
+        managed = {entry.key, entry.identity, entry.left, entry.right} & set(target.managed)
+        if managed or _mine(entry, target):
+            continue
+        if _meaning(theirs) != _meaning(entry) and not origin_comment(tree, node):
+            strays[_key(entry)] = Stray(_key(entry), origin, hidden=False)
+    if not there.carries:
+        hidden = (one for key, one in spec.items() if key not in names and not _mine(one[0], target))
+        strays |= {_key(entry): Stray(_key(entry), origin, hidden=True) for entry, origin in hidden}
+    return tuple(strays.values())
 
 
 def _key(entry: KustomizeImage) -> str:
@@ -171,11 +215,10 @@ def _key(entry: KustomizeImage) -> str:
 Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key: the entry, and the comment that names its origin
 
 
-def _spec(files: Files, target: Target) -> Carried:
-    """Return the entries of the spec and of the common file. For the same name, the common file wins."""
-    path, common = common_document(files, target) if target.carry else ("", None)
-    entries = [(parse_entry(text), FROM_SPEC) for text in target.source.images]
-    entries += [(entry, FROM_COMMON) for _, entry in _entries(common, path)]
+def _spec(there: Below, target: Target) -> Carried:
+    """Return the entries of the lists below the override file's. For the same name, the common file wins."""
+    entries = [(parse_entry(text), FROM_SPEC) for text in (target.source.images if there.spec else ())]
+    entries += [(entry, FROM_COMMON) for _, entry in _entries(there.common, common_path(target))]
     return {entry.key: (entry, origin) for entry, origin in entries}
 
 
@@ -193,10 +236,12 @@ def _meaning(entry: KustomizeImage) -> tuple[str, ...]:
     return (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)
 
 
-def _missing(now: list[KustomizeImage], spec: Carried, target: Target, image: Image) -> list[KustomizeImage]:
+def _missing(
+    now: list[KustomizeImage], spec: Carried, target: Target, image: Image, *, carries: bool
+) -> list[KustomizeImage]:
     """Return the entries to append: those of the spec that the file lacks, and the image's own if there is none."""
     keys = {entry.key for entry in now}
-    lacking = [entry for entry, _ in spec.values() if entry.key not in keys and (target.carry or _mine(entry, target))]
+    lacking = [entry for entry, _ in spec.values() if entry.key not in keys and (carries or _mine(entry, target))]
     carried = [_at_version(entry, spec, target, image) if _mine(entry, target) else entry for entry in lacking]
     name = target.keys.kustomize_name
     if any(entry.key == identity_of(name) if name else _mine(entry, target) for entry in (*now, *carried)):

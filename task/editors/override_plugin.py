@@ -8,6 +8,8 @@ from __future__ import annotations
 from task.editors.argocd_source import (
     PLUGIN,
     Item,
+    Stray,
+    items_below,
     items_of,
     load,
     merge_image,
@@ -37,13 +39,18 @@ def _refuse_unnamed(keys: Keys) -> None:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the image's variables, and with the spec's other variables carried along."""
+    """Return the file with the image's variables, and with the spec's others if the list takes them."""
     _refuse_unnamed(target.keys)
     return merge_image(files, target, PLUGIN, image, target.keys, _spec(target), force=None)
 
 
-def strays(files: Files, target: Target) -> tuple[tuple[str, str], ...]:
-    """Return (name, origin) of the variables that a person wrote and that have another value than their origin."""
+def read_below(files: Files, target: Target) -> Reading:
+    """Return what the variables say that Argo CD uses if the override file has none."""
+    return reading_of(items_below(files, target, PLUGIN, _spec(target)), target.keys, (), "")
+
+
+def strays(files: Files, target: Target) -> tuple[Stray, ...]:
+    """Return the variables of the spec that Argo CD does not use as they are."""
     return stray_items(files, target, PLUGIN, target.keys, _spec(target))
 
 

@@ -21,7 +21,7 @@ STATE = ("hold", "images", "released")
 MEMORY = ("written", "replaced", "hold", "deferred", "rollback", "released")
 HOLD = ("reason", "by", "at", "until")
 MEANT = ("to", "tag", "digest")
-WRITTEN = ("tag", "digest", "sequence", "counter", "commit", "repository", "created")
+WRITTEN = ("tag", "digest", "sequence", "counter", "commit", "repository", "created", "image-digest")
 _STRUCTURE = (*FILE, *STATE, *MEMORY)
 _HOLD: _Shape = dict.fromkeys(HOLD)
 _WRITTEN: _Shape = dict.fromkeys(WRITTEN)
@@ -119,7 +119,7 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
         raise _wrong(tree, fields["sequence"], f"sequence: {number[:50]!r} is not a number", "write up to 20 digits")
     names = ("counter", "commit", "repository", "created")
     build = Build(int(number) if number else None, *(words.get(name, "") for name in names))
-    written = Written(words.get("tag", ""), words.get("digest", ""), build)
+    written = Written(words.get("tag", ""), words.get("digest", ""), build, words.get("image-digest", ""))
     return written if written != Written() else None
 
 
@@ -159,7 +159,8 @@ def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[s
     """
     children = _children(tree, node, what)
     for key, _ in pairs(node) if children else ():
-        if key.value not in known and key.value.lower().rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
+        shown = "".join(letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace())
+        if key.value not in known and shown.rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
             raise _wrong(tree, key, f"{what[:50]} has a key {key.value!r}", _MISPLACED.format(", ".join(known)))
     return {key: value for key, value in children.items() if key in known}
 
@@ -259,7 +260,7 @@ def _plain(written: Written | None) -> Written | None:
         stripped(given.repository),
         _instant("created", given.created),
     )
-    return Written(stripped(written.tag), stripped(written.digest), build)
+    return Written(stripped(written.tag), stripped(written.digest), build, stripped(written.image_digest))
 
 
 def _instant(name: str, text: str) -> str:
@@ -307,7 +308,7 @@ def _written_data(written: Written | None) -> Data:
         return {}
     number = "" if written.build.sequence is None else str(written.build.sequence)
     build = {**asdict(written.build), "sequence": number}
-    return _not_empty({"tag": written.tag, "digest": written.digest, **build})
+    return _not_empty({"tag": written.tag, "digest": written.digest, **build, "image-digest": written.image_digest})
 
 
 def _not_empty(data: Data) -> dict[str, object]:

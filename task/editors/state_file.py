@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from task.editors.state_data import data_of, remembered, states_of, with_unknown
 from task.editors.state_lines import in_fixed_form, in_flow
-from task.editors.yaml.tree import Tree, parse
+from task.editors.yaml.tree import Tree, parse, refuse_odd_breaks
 from task.errors import TargetError
 from task.model import State
 
@@ -62,7 +62,7 @@ def _parsed(text: str) -> Tree:
     if len(text) > LARGEST:
         raise TargetError("the state file is larger than 1 MB", hint=_CORRECT)
     try:
-        return parse(text)
+        tree = parse(text)
     except TargetError as error:
         for number, line in enumerate(text.splitlines(), 1):
             if line.startswith(_CONFLICT[0]):
@@ -70,3 +70,5 @@ def _parsed(text: str) -> Tree:
                 hint = f"keep one side, and remove the lines that begin with {signs}"
                 raise TargetError(f"line {number}: a merge conflict was committed", hint=hint) from error
         raise TargetError(error.message, hint=_CORRECT) from error
+    refuse_odd_breaks(tree)
+    return tree

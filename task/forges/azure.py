@@ -17,7 +17,7 @@ from task.forges import azure_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
-from task.forges.notes import Notes, tried
+from task.forges.notes import Notes, missing, tried
 from task.forges.proposal import LONGEST_BODY
 from task.forges.refusal import STAYS, valid_token
 from task.git.remote_url import RemoteUrl
@@ -151,11 +151,9 @@ class Azure:
         if proposal.labels:
             with tried(notes, "labels"):
                 labels = [] if is_new else listed(self._client.json("GET", f"{request}/labels", "add labels"), "value")
-                known = {dig(one, "name").casefold() for one in labels}
-                for label in dict.fromkeys(proposal.labels):
-                    if label.casefold() not in known:
-                        path, what = f"{request}/labels", f"add the label {label}"
-                        self._client.ask("POST", path, what, json={"name": label})
+                for label in missing(proposal.labels, (dig(one, "name") for one in labels)):
+                    path, what = f"{request}/labels", f"add the label {label}"
+                    self._client.ask("POST", path, what, json={"name": label})
         if proposal.auto_merge and not dig(item, "autoCompleteSetBy", "id"):
             with tried(notes, "auto-complete"):
                 self._auto_complete(item, found, proposal)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from task.forges.client import ForgeToken
 from task.forges.notes import Notes
 from task.model import Proposal
 
 BARE = "x-token-auth"  # Git's user name for the token of a project, repository or workspace
+
+
+class Write(NamedTuple):
+    """A request to open or change a pull request."""
+
+    method: str
+    path: str
+    body: dict[str, Any]
+    what: str
 
 
 def login(token: ForgeToken) -> Mapping[str, str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 from urllib.parse import quote
 
-from task import shutdown
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.bitbucket import login, unable
+from task.forges.bitbucket import Write, login, unable
 from task.forges.client import MOVED, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
 from task.forges.notes import Notes, tried
@@ -23,10 +23,13 @@ from task.forges.proposal import LONGEST_BODY, described
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.retry import until
 from task.urls import origin, path_part
 
 _NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
-_LOGIN = "an access token needs no user name; an API token needs its account's e-mail address as --forge-username"
+_LOGIN = (
+    "an access token needs no user name; an API token (ATATT…) needs its account's e-mail address as --forge-username"
+)
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
 _PAGE, _PAGES = 20, 20
 _PAUSES = (0.3, 0.7, 1.0)
@@ -98,9 +101,7 @@ class BitbucketCloud:
             "draft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        made = self._proposed(
-            self._send(_CloudWrite("POST", f"{self._base}/pullrequests", body, what), reviewers, notes)
-        )
+        made = self._proposed(self._send(Write("POST", f"{self._base}/pullrequests", body, what), reviewers, notes))
         if not same(made, proposal):  # it was open already, so Bitbucket changed only the title
             return self.update(self._read(made.number), proposal)
         return replace(made, note=notes.text(made.note))
@@ -120,7 +121,7 @@ class BitbucketCloud:
         body = {"title": proposal.title, "description": proposal.body}
         try:
             path, what = f"{self._base}/pullrequests/{path_part(found.number)}", f"update pull request {found.number}"
-            made = self._send(_CloudWrite("PUT", path, body, what), wanted, notes)
+            made = self._send(Write("PUT", path, body, what), wanted, notes)
         except ForgeError:
             if self._proposed(self._read(found.number)).state == "open":
                 raise
@@ -139,14 +140,11 @@ class BitbucketCloud:
         ours = described(proposal.body)
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
             return None
-        for pause in _PAUSES:
-            shutdown.sleep(pause)
-            found = self.find(proposal.base, proposal.head)
-            if found and found.state == "open":
-                return replace(found, head_commit=tip, note=MOVED)
-        return None
+        ask = partial(self.find, proposal.base, proposal.head)
+        found = until(lambda one: one is not None and one.state == "open", None, ask, _PAUSES)
+        return replace(found, head_commit=tip, note=MOVED) if found and found.state == "open" else None
 
-    def _send(self, write: _CloudWrite, people: list[str], notes: Notes) -> Any:
+    def _send(self, write: Write, people: list[str], notes: Notes) -> Any:
         """Return the answer. If Bitbucket refuses some reviewers, try again without them."""
         method, path, body, what = write
         whole = {**body, "reviewers": [{"uuid": one} for one in people]}
@@ -206,15 +204,6 @@ class BitbucketCloud:
         )
 
 
-class _CloudWrite(NamedTuple):
-    """A request to open or change."""
-
-    method: str
-    path: str
-    body: dict[str, Any]
-    what: str
-
-
 class _CloudClient(Client):
     """Bitbucket answers 401 to a bare token that needs a user name, so the hint says so."""
 
@@ -261,5 +250,4 @@ KIND = ForgeKind(
         _CloudClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
     ),
     compare="{0}/branches/compare/{2}%0D{1}",
-    commit="{0}/commits/{1}",
 )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.bitbucket import login, unable
+from task.forges.bitbucket import Write, login, unable
 from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
 from task.forges.content import dig, fitted, listed, numbered, overtaken, same
 from task.forges.notes import Notes, tried
@@ -67,7 +67,7 @@ class BitbucketDataCenter:
         said = self._read(found.number)
         people = [dig(one, "user", "name") for one in listed(said, "reviewers")]
         text = {"version": said.get("version"), "title": found.title, "description": body}
-        answer = self._send(_DataCenterWrite("PUT", path, text, what), people, Notes())
+        answer = self._send(Write("PUT", path, text, what), people, Notes())
         version = self._client.parsed(answer, what).get("version")
         self._client.ask("POST", f"{path}/decline", what, params={"version": version}, json={"version": version})
 
@@ -87,7 +87,7 @@ class BitbucketDataCenter:
             **({"draft": True} if proposal.draft else {}),
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        write = _DataCenterWrite("POST", f"{self._base}/pull-requests", body, what)
+        write = Write("POST", f"{self._base}/pull-requests", body, what)
         answer = self._send(write, list(dict.fromkeys(proposal.reviewers)), notes)
         if _says(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
@@ -117,7 +117,7 @@ class BitbucketDataCenter:
             if same(now, proposal) and wanted == present:
                 return self._merging(said, proposal, notes)
             body = {"version": said.get("version"), "title": proposal.title, "description": proposal.body}
-            answer = self._send(_DataCenterWrite("PUT", path, body, what), wanted, notes)
+            answer = self._send(Write("PUT", path, body, what), wanted, notes)
             if answer.status != _CONFLICT:
                 return self._merging(self._client.parsed(answer, what), proposal, notes)
             if not _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
@@ -133,7 +133,7 @@ class BitbucketDataCenter:
         answer = self._client.ask("GET", f"{self._base}/commits", what, params=query, fine=(_GONE,))
         return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
 
-    def _send(self, write: _DataCenterWrite, people: list[str], notes: Notes) -> Response:
+    def _send(self, write: Write, people: list[str], notes: Notes) -> Response:
         """Return the answer, even if it is a 409. If Bitbucket refuses some reviewers, try again without them."""
         method, path, body, what = write
         whole = {**body, "reviewers": [{"user": {"name": name}} for name in people]}
@@ -216,15 +216,6 @@ class BitbucketDataCenter:
         )
 
 
-class _DataCenterWrite(NamedTuple):
-    """A request to open or change."""
-
-    method: str
-    path: str
-    body: dict[str, Any]
-    what: str
-
-
 class _DataCenterClient(Client):
     """Bitbucket also answers 401 to a known user without the permission."""
 
@@ -297,5 +288,4 @@ KIND = ForgeKind(
         _DataCenterClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
     ),
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
-    commit="{0}/commits/{1}",
 )

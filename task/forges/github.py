@@ -14,7 +14,7 @@ from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach
 from task.forges.content import dig, fitted, same
 from task.forges.github_merge import AutoMerge
 from task.forges.notes import Notes, missing, rows, tried
-from task.forges.proposal import LONGEST_BODY
+from task.forges.proposal import LONGEST_BODY, described
 from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
@@ -147,7 +147,8 @@ class GitHub:
         done = proposed(pull)
         if proposal.auto_merge and done.state == "open":
             with tried(notes, "auto-merge"):
-                done = AutoMerge(self._client, self._path, pull, notes).switch_on(done)
+                commit = described(proposal.body) or done.head_commit
+                done = AutoMerge(self._client, self._path, pull, commit, notes).switch_on(done)
         return replace(done, note=notes.text(done.note))
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool) -> None:

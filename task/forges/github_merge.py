@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,14 +20,19 @@ ENQUEUE = (
     "mutation($input: EnqueuePullRequestInput!) { enqueuePullRequest(input: $input) { mergeQueueEntry { position } } }"
 )
 METHODS = (("MERGE", "allow_merge_commit"), ("SQUASH", "allow_squash_merge"), ("REBASE", "allow_rebase_merge"))
+# GitHub has nothing to wait for: no requirement, or none that is not met.
+_READY = re.compile(r"(?:clean|unstable|has_hooks) status|protected branch rules not configured")
+_METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges) are not allowed")
 SETTING = 'the repository\'s setting "Allow auto-merge" switches it on'
 
 
 class AutoMerge:
     """One pull request that GitHub should merge once its requirements are met."""
 
-    def __init__(self, client: Client, repository: str, pull: Mapping[str, Any], notes: Notes) -> None:
+    def __init__(self, client: Client, repository: str, pull: Mapping[str, Any], commit: str, notes: Notes) -> None:
+        """`commit` is what shall be merged, and nothing that is pushed later."""
         self._client, self._repository, self._pull, self._notes = client, repository, pull, notes
+        self._commit = commit
         allowed = self._pull["base"].get("repo") or {}  # GitHub shows the settings only to those who may push
         self._methods = [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
 
@@ -34,39 +40,42 @@ class AutoMerge:
         """Turn on auto-merge, unless the request is in the queue or merged already. If that fails, notes say why."""
         if self._pull.get("auto_merge"):
             return done
-        said = ""
-        for method in self._methods:
-            said = self._mutation(ENABLE, {"mergeMethod": method})
+        said, left = "", self._methods
+        for number, method in enumerate(self._methods):
+            said, left = self._mutation(ENABLE, {"mergeMethod": method}), self._methods[number:]
             if not said:
                 return done
-            if "merge method" not in said.lower():
+            if not _METHOD.search(said.lower()):
                 break
-        if "clean status" in said.lower():  # GitHub does not wait if there is nothing to wait for
-            return self._merged_now(done)
+        if _READY.search(said.lower()):
+            return self._merged_now(done, left)
         hint = f" ({SETTING})" if "auto merge is not allowed" in said.lower() else ""
         self._notes.add(f"GitHub cannot merge it by itself: {said}{hint}")
         return done
 
-    def _merged_now(self, done: Proposed) -> Proposed:
-        """All requirements are met, so merge exactly the commit that was read, or join the queue."""
-        path = f"{self._repository}/pulls/{done.number}/merge"
-        body = {"sha": done.head_commit, "merge_method": self._methods[0].lower()}
-        answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
-        if answer.status == 200:
-            self._notes.add("nothing was required of it: it is merged already")
-            return replace(
-                done, state="merged", merge_commit=str(self._client.parsed(answer, "merge it").get("sha") or "")
-            )
-        said = self._client.words(answer)
+    def _merged_now(self, done: Proposed, methods: Sequence[str]) -> Proposed:
+        """Merge it, or join the queue, because GitHub does not wait if there is nothing to wait for."""
+        path, said = f"{self._repository}/pulls/{done.number}/merge", ""
+        for method in methods:
+            body = {"sha": self._commit, "merge_method": method.lower()}
+            answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
+            if answer.status == 200:
+                self._notes.add("nothing was required of it: it is merged already")
+                merged = self._client.parsed(answer, "merge it").get("sha")
+                return replace(done, state="merged", merge_commit=str(merged or ""))
+            said = self._client.words(answer)
+            if not _METHOD.search(said.lower()):
+                break
         if "merge queue" in said.lower():
-            said = self._mutation(ENQUEUE, {"expectedHeadOid": done.head_commit})
+            said = self._mutation(ENQUEUE, {})
         if said:
             self._notes.add(f"GitHub cannot merge it by itself: {said}")
         return done
 
     def _mutation(self, query: str, what: Mapping[str, str]) -> str:
         """Return GitHub's objection, or "" if it is done."""
-        body = {"query": query, "variables": {"input": {"pullRequestId": self._pull["node_id"], **what}}}
+        given = {"pullRequestId": self._pull["node_id"], "expectedHeadOid": self._commit, **what}
+        body = {"query": query, "variables": {"input": given}}
         answer = self._client.ask("POST", graphql(self._client.reach.place.api), "switch on auto-merge", json=body)
         return "; ".join(_errors(self._client.parsed(answer, "switch on auto-merge")))
 

@@ -13,13 +13,10 @@ from task.errors import Malformed
 from task.forges.address import PAIR, ForgeAddress, Known
 from task.forges.table import FORGES
 from task.git.remote_url import RemoteUrl, remote_of
-from task.urls import path_part, split
+from task.urls import split
 
 *_FIRST, _LAST = FORGES
-HINT = (
-    f"write --forge {', '.join(_FIRST)} or {_LAST}; NAME=URL where its web is at another address than the "
-    "repository's URL says"
-)
+HINT = f"write --forge {', '.join(_FIRST)} or {_LAST}; NAME=URL if its pages are elsewhere"
 
 
 def forge_option(text: str) -> Known:
@@ -111,8 +108,3 @@ def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
 def compare_url(place: ForgeAddress, base: str, head: str) -> str:
     """Return the page that shows what the head branch changes."""
     return FORGES[place.forge].compare.format(place.web, quote(base), quote(head))
-
-
-def commit_url(place: ForgeAddress, commit: str) -> str:
-    """Return the page of a commit."""
-    return FORGES[place.forge].commit.format(place.web, path_part(commit))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from json import dumps
 from typing import Literal
 
@@ -26,6 +27,7 @@ LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbu
 LONGEST = 65_536
 LONGEST_URL = 500
 LONGEST_CELL = 200
+MOST_SOURCES = 5  # that are named as where versions were promoted from
 # What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
 HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
 WITHOUT_HTML = ("bitbucket", "bitbucket-server")
@@ -127,7 +129,10 @@ def body(content: Content, forge: str = "") -> str:
         ("by", content.links.run, ""),
         ("Changes:", content.links.compare, "compare"),
     )
-    links = " · ".join(f"{word} {link(url, name)}" for word, url, name in said if url)
+    sources = dict.fromkeys(change.promoted_from for app in content.apps for change in app.changes)
+    named_sources = [code(one) for one in islice(filter(None, sources), MOST_SOURCES)]
+    promoted = [f"Promoted from {', '.join(named_sources)}"] if named_sources else []
+    links = " · ".join((*promoted, *(f"{word} {link(url, name)}" for word, url, name in said if url)))
     fixed = len(marks) + len(links) + 4
     table = _table(content.apps, longest - fixed) if any(one.changes for one in content.apps) else ""
     text = _fenced(content.text, longest - fixed - len(table) - 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError, UnreachableError
 from task.git.token_prefixes import wrong_issuer
-from task.http import NoAnswerError, Response
+from task.http import NoAnswerError, Response, retry_after
 from task.secret import Secret
 from task.text import one_line, shortened
 
@@ -110,13 +110,17 @@ def limited(answer: Response) -> float | None:
 def wait_of(answer: Response) -> float:
     """Return the seconds until a limit on requests allows the next one.
 
-    They are in the answer's headers. Without such a header they are a minute.
+    They are in the answer's headers. Without such a header they are a minute. At GitHub's secondary limit, the headers
+    tell when the primary one begins anew, which may be an hour later.
     """
+    if (after := retry_after(answer)) is not None:
+        return after
     headers = answer.headers
-    if (after := headers.get("Retry-After", "").strip()).isdecimal():
-        return float(after)
+    left = (headers.get("x-ratelimit-remaining") or headers.get("RateLimit-Remaining") or "0").strip()
     reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
-    return max(0.0, float(reset) - time.time()) + 1 if reset.isdecimal() else _UNKNOWN_WAIT
+    if left != "0" or not reset.isdecimal():
+        return _UNKNOWN_WAIT
+    return max(0.0, float(reset) - time.time()) + 1
 
 
 def words(answer: Response, token: Secret = Secret("")) -> str:

@@ -6,6 +6,7 @@ addresses that it is for. A forge's token goes to nobody else, and over plain ht
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,7 +72,8 @@ class Tokens:
             return ForgeToken(self._secret, self._user, self._source)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
-                return ForgeToken(login.password, login.user, "the Git login")
+                # Bitbucket Cloud's API wants the e-mail address where git wants a fixed name.
+                return ForgeToken(login.password, self._user or login.user, "the Git login")
         if found := self._of_ci(place):
             return found
         if self._secret:
@@ -109,11 +111,23 @@ def _scope(given: ForgeTokenOptions, environ: Mapping[str, str]) -> tuple[str, .
     return tuple(url for url in own if url.startswith(("https://", "http://")))
 
 
+def check_token_file(path: str) -> None:
+    """Raise `UsageError` if there is no such file. It is read later, because a pipe can be read only once."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: OSError) -> UsageError:
+    return UsageError(f"{OPTION}: cannot read {path!r}: {error.strerror}", hint="name a readable file")
+
+
 def _read(path: str) -> Secret:
     try:
         text = read_text(path)
     except OSError as error:
-        raise UsageError(f"{OPTION}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
+        raise _unreadable(path, error) from None
     except UnicodeDecodeError:
         raise UsageError(f"{OPTION}: {path!r} is not text", hint="name a text file") from None
     if not text.strip():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +18,7 @@ from urllib.parse import urljoin
 import sh
 
 from task import shutdown
-from task.child_environment import TOKENS, needs
-from task.errors import CredentialsError, RepositoryError, SourceError, UnreachableError, UsageError
+from task.errors import CredentialsError, RepositoryError, SourceError, TaskError, UnreachableError, UsageError
 from task.files import exhausted
 from task.git.access import Access
 from task.git.environment import (
@@ -33,13 +33,15 @@ from task.git.environment import (
     without_credentials,
     without_web,
 )
+from task.git.errors import KILLED
 from task.git.failed import GitEnded, GitFailed
 from task.git.host_config import HostConfig
 from task.git.names import address_of, rewritten
 from task.git.owner import Local, is_safe, owned_by_another
 from task.git.ssh_sharing import SshSharing
-from task.process_bounds import Bounds, Clock
-from task.process_watch import CapturedOutput, Watch, finish, send
+from task.processes.bounds import Bounds, Clock
+from task.processes.environment import is_secret, needs
+from task.processes.watch import CapturedOutput, Watch, finish, send
 from task.secret import Secret
 from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login
@@ -54,12 +56,14 @@ _REFUSED = re.compile(
     r"returned error: 40[0134]\b|Authentication failed|could not read Username|repository '.*' not found"
 )
 _LOCATION = re.compile(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
+_PAGE = re.compile(r"(?i)<= Recv header: content-type: *text/html")
 _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
 _HOPS = 5  # redirects of one repository
 _TAIL = 64_000  # bytes of stderr that are kept; the cause of an error comes last
 _LAST = 3  # lines of it in the error about a stopped command
 logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO, sh logs every argument
 _PROGRESS = re.compile("(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]")
+NO_FILTER = "filtering not recognized"  # what git says about a server without partial clones
 _WARNINGS, _LONGEST = 100, 1000  # warnings that are logged in a run; characters of one of them
 
 _INSTALL = {"git": "install git 2.31 or newer"}
@@ -125,7 +129,7 @@ class Git:
         self._asks_first: set[str] = set()  # URLs whose server gets a login only if it asks for one
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
-        self._tokens = {name: value for name, value in environ.items() if name in TOKENS}
+        self._tokens = {name: value for name, value in environ.items() if is_secret(name)}
         self._access = access or Access(environ=environ)
         self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
         self._nameless = False  # whether ssh has got a passwd entry
@@ -187,7 +191,8 @@ class Git:
             logins, follow = [], False
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
         found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
-        needed = needs(self._config.programs) if self._tokens and not alone else ()
+        logs_in = target.protocol != "file" or rewrites  # hooks of a local repository log in nowhere
+        needed = needs(self._config.programs) if self._tokens and logs_in and not alone else ()
         found |= {name: self._tokens[name] for name in needed if name in self._tokens}
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed on the way.
@@ -242,6 +247,11 @@ class Git:
         self.log(f"warning: {shown} is now {without_login(self._moved[asked])}: write that URL as repoURL")
         return True
 
+    def is_web_page(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> bool:
+        """Tell whether a web server answers for a repository with a page, such as one to log in."""
+        said = self.ran("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock).err
+        return _PAGE.search(said) is not None
+
     def run(
         self,
         *argv: str,
@@ -250,7 +260,10 @@ class Git:
         env: Mapping[str, str] | None = None,
         timeout: float = SECONDS,
     ) -> bytes:
-        """Run one command to its end and return its output. Raises `GitFailed`, or `GitEnded` if it was stopped."""
+        """Run one command to its end and return its output.
+
+        Raises `GitFailed`, `GitEnded` if we stopped it, or `UnreachableError` if somebody else did.
+        """
         return self.ran(*argv, git_dir=git_dir, stdin=stdin, env=env, timeout=timeout).out
 
     def ran(
@@ -295,11 +308,15 @@ class Git:
             raise GitEnded(_head(argv), code, output, f"{last}\n{ended}")
         if code:
             shutdown.check()
+            if code < 0:
+                raise _killed(argv, program, -code).about(clock.subject if clock else "")
             raise GitFailed(_head(argv), code, output, words)
         for line in words.splitlines():
             if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
                 self._warned.add(line)
-                self.log(f"git: {line[:_LONGEST]}")
+                # A server without partial clones is served in another way, so that is nobody's mistake.
+                shown = line.removeprefix("warning: ") if NO_FILTER in line else line
+                self.log(f"git: {shown[:_LONGEST]}{f' ({clock.subject})' if clock else ''}")
         return Ran(output, words)
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
@@ -360,8 +377,12 @@ class Git:
         if sys.version_info >= (3, 12):  # it warns of a fork while threads run, but sh executes another program at once
             warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
         into, out, err = files
-        with _files_left(), _ONE_AT_A_TIME, shutdown.unheard():
-            return self._command(program)(*argv, _env=environ, _in=into, _out=out, _err=err)
+        command = self._command(program)
+        try:
+            with _files_left(), _ONE_AT_A_TIME, shutdown.unheard():
+                return command(*argv, _env=environ, _in=into, _out=out, _err=err)
+        except ValueError as error:  # sh had no word from the new process
+            raise _killed(argv, program, signal.SIGKILL) from error
 
     def _command(self, name: str) -> Any:
         if name not in self._programs:
@@ -410,6 +431,12 @@ def _head(argv: Sequence[str]) -> str:
         elif not word.startswith("-"):
             return word
     return ""
+
+
+def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
+    """Return the error for a command that somebody else has stopped. If it was a push, it may have landed."""
+    name = f"git {_head(argv)}" if program == "git" else program
+    return UnreachableError(f"{name} was killed by signal {number}", hint=KILLED)
 
 
 @contextmanager

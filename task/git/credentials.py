@@ -14,8 +14,10 @@ from task.errors import SourceError, UsageError
 from task.files import check_file, read_text
 from task.git.access import Access, Plan
 from task.git.environment import Login
+from task.git.github_app import App, Way, token
 from task.git.names import Address, address_of
 from task.git.ssh import SshGiven, collect
+from task.git.token_prefixes import ATLASSIAN
 from task.secret import Secret
 from task.settings import AccessOptions
 from task.urls import split
@@ -24,6 +26,7 @@ _GITHUB = "https://github.com"
 # Hosts want these user names with a token; most accept any.
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
+_ATLASSIAN_USER = "x-bitbucket-api-token-auth"
 _SHOW = "name the server it is for: --git-credentials-url https://git.example.com/"
 
 
@@ -33,7 +36,7 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     user, password = _password(given, environ)
     if password and not scope:
         raise UsageError("a password or token is given, but not for which server", hint=_SHOW)
-    logins = [Login(url, user or _token_user(url), password) for url in scope] if password else []
+    logins = [Login(url, user or _token_user(url, password), password) for url in scope] if password else []
     github, own = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"), _secret(environ, "GITHUB_TOKEN")
 
     directory = given.ssh_directory
@@ -84,7 +87,9 @@ def _scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(url.rstrip("/") for url in given.git_credentials_url)
 
 
-def _token_user(url: str) -> str:
+def _token_user(url: str, token: Secret) -> str:
+    if token.reveal().startswith(ATLASSIAN):
+        return _ATLASSIAN_USER
     return next((user for name, user in _TOKEN_USERS if name in split(url).host), _TOKEN_USER)
 
 
@@ -142,9 +147,6 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
 
     def login(ca_file: str) -> Login:
-        # Late: requests is a tenth of what a run imports, and few use an App.
-        from task.git.github_app import App, Way, token  # noqa: PLC0415
-
         key_text = key.reveal().replace("\\n", "\n")
         secret = token(App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api), Way(ca_file))
         return Login(server, _TOKEN_USER, secret)

@@ -6,8 +6,8 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from task.child_environment import child_environment
 from task.git.names import Address
+from task.processes.environment import child_environment
 from task.secret import Secret
 from task.urls import origin, split
 

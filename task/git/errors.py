@@ -61,26 +61,31 @@ _NO_LOGIN = "the server asks for a login and none was given; or the repository d
 _REFUSED = "the server did not accept the login"
 _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
 _DOWN = "the Git server could not be reached, or broke off"
+_FAILED, _BUSY = "the Git server answered with an error of its own", "the Git server limits the rate of requests"
 _STALLED = _any("stalled", "operation too slow")
 # These may be over a moment later.
 _BROKE_OFF = _any(
     "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
     "connection (?:refused|reset|closed|timed out)", "timed out", "timeout",
     "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
-    "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", r"returned error: (?:5\d\d|429|408)",
+    "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", "returned error: 408",
     "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect", "from proxy",
     "proxy connect aborted", r"tunnel failed, response 5\d\d",
     "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "bad pack header",
-    "internal server error", "internal error", "invalid index-pack output", "http/2 stream", "bad gateway",
-    "service unavailable", "too many requests", "rate limit",
+    "internal error", "invalid index-pack output", "http/2 stream",
 )  # fmt: skip
 
+PAGE = "is this a git repository"  # what git says about a page of several lines
+KILLED = "the memory may have been used up: allow the step more of it, and run it again"
+
 FAILURES = (
+    Meaning(_any("died of signal"), UnreachableError, "a git process was killed", KILLED),
     Meaning(
         _any("it sent more than", "git would need more than"),
         UnreachableError,
         "the Git server sends more than a run accepts",
-        "check the server; if the repository really is that large, allow partial clones there (uploadpack.allowFilter)",
+        "check the server; if the repository really is that large, allow partial clones there "
+        "(uploadpack.allowFilter), or the step more memory",
     ),
     Meaning(
         _any("one repository may take"),
@@ -98,7 +103,7 @@ FAILURES = (
         _any(r"returned error: 30\d", "unable to update url base from redirection"),
         RepositoryError,
         "the server redirects to another address, which git does not follow",
-        "write the address that it redirects to as repoURL",
+        "write the address that it redirects to as repoURL; if that is a login page, check the URL and the login",
     ),
     Meaning(
         _any("transport '[^']*' not allowed"),
@@ -123,6 +128,12 @@ FAILURES = (
         RepositoryError,
         "the proxy cannot be used as it is given",
         "write it as http://HOST:PORT in HTTPS_PROXY, or in git's http.proxy",
+    ),
+    Meaning(
+        _any(PAGE),
+        RepositoryError,
+        "the server shows a web page here, not a Git repository",
+        "check the URL; if it is a login page, give a login for this server, and look for a proxy in between",
     ),
     Meaning(
         _any("couldn't find remote ref"),
@@ -229,6 +240,18 @@ FAILURES = (
         "check that these credentials may read and write the repository",
     ),
     Meaning(
+        _any("returned error: 429", "too many requests", "rate limit"),
+        UnreachableError,
+        _BUSY,
+        "run it again later, and start fewer runs at the same time",
+    ),
+    Meaning(
+        _any(r"returned error: 5\d\d", "internal server error", "bad gateway", "service unavailable"),
+        UnreachableError,
+        _FAILED,
+        _AGAIN,
+    ),
+    Meaning(
         _any(
             _STALLED, _BROKE_OFF, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
             "unable to (?:write|create)", "did not send all", "protocol error", "expected flush", "not our ref",
@@ -286,8 +309,11 @@ def failure(
     heard = _heard(stderr)
     meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
     said = quoted(stderr)
+    if meaning is None and not said:
+        # As when the kernel kills the child of git that talks to the server.
+        return UnreachableError("git failed and gave no reason", hint=KILLED, subject=subject)
     if meaning is None:
-        return RepositoryError(f"git failed: {said or 'it gave no reason'}", hint=_ACCESS, subject=subject)
+        return RepositoryError(f"git failed: {said}", hint=_ACCESS, subject=subject)
     hint = meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
         hint = f"the login given is only for {' and '.join(scopes)}: give one for this URL (--git-credentials-url)"
@@ -298,14 +324,16 @@ def failure(
     return meaning.error(f"{meaning.message}{f' ({said})' if said else ''}", hint=hint, subject=subject)
 
 
-def broke_off(stderr: str) -> bool:
-    """Tell whether another attempt in a moment may succeed: the server was unreachable, or the connection died.
+def broke_off(stderr: str) -> str:
+    """Return what was wrong with the server or the connection if another attempt in a moment may succeed, else "".
 
-    If a server was silent for long, the answer is False, because the run has waited for it already.
+    If a server was silent for long, another attempt is not worth it, because the run has waited for it already.
     """
     heard = _heard(stderr)
     meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
-    return meaning is not None and meaning.message == _DOWN and _says(heard, _BROKE_OFF) and not _says(heard, _STALLED)
+    if meaning is None or meaning.message not in (_DOWN, _FAILED, _BUSY) or _says(heard, _STALLED):
+        return ""
+    return meaning.message if meaning.message != _DOWN or _says(heard, _BROKE_OFF) else ""
 
 
 def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> TaskError | Outpaced:

@@ -50,6 +50,9 @@ def address_of(url: str) -> Address:
             return Address(f"file://{url[len('file://') :]}", "file")
         bare = scheme.lower() + shown[len(scheme) :]
         user, password = login_of(url)
+        if "/" in password:
+            message = "the password in the repository URL has a slash, which is not escaped"
+            raise SourceError(message, hint="write %2F, or give the login by options", subject=shown)
         host = split(bare).host
         found = Address(bare, protocol)
         if protocol != "ssh":

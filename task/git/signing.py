@@ -83,6 +83,22 @@ class Signer:
                 raise _unusable(error, self._key.name) from error
             return made.decode().strip()
 
+    def key_ids(self) -> tuple[str, ...]:
+        """Return the ids of the OpenPGP key and its subkeys, one of which signs; none for an SSH key."""
+        if self._key.form == "ssh":
+            return ()
+        with self._lock:
+            self._prepare()
+            return tuple(line.split(":")[4] for line in self._listed(self._name) if line.startswith(("sec:", "ssb:")))
+
+    def _listed(self, *name: str) -> list[str]:
+        """Return gpg's lines about the secret keys with this name, or all."""
+        argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
+        try:
+            return self._git.ran(*argv, program="gpg", env=self._home()).out.decode().splitlines()
+        except GitFailed as error:
+            raise _unusable(error, self._key.name) from error
+
     def _home(self) -> dict[str, str]:
         return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}
 
@@ -100,10 +116,9 @@ class Signer:
         env = self._home()  # a keyring of its own
         try:
             self._git.ran("--batch", "--quiet", "--import", program="gpg", stdin=self._key.text.reveal(), env=env)
-            told = self._git.ran("--batch", "--with-colons", "--list-secret-keys", program="gpg", env=env).out.decode()
         except GitFailed as error:
             raise _unusable(error) from error
-        prints = [line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:")]
+        prints = [line.split(":")[9] for line in self._listed() if line.startswith("fpr:")]
         if not prints:
             raise CredentialsError("the signing key has no secret part", hint=_ASIDE)
         self._name = prints[0]

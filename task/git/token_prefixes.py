@@ -8,8 +8,11 @@ from task.secret import Secret
 PREFIXES = {
     "github_pat_": "GitHub", "ghp_": "GitHub", "gho_": "GitHub", "ghu_": "GitHub", "ghs_": "GitHub", "ghr_": "GitHub",
     "glpat-": "GitLab", "gldt-": "GitLab", "glcbt-": "GitLab", "gloas-": "GitLab", "glptt-": "GitLab",
-    "ATCTT3": "Bitbucket Cloud", "ATBB": "Bitbucket Cloud", "BBDC-": "Bitbucket Data Center",
+    "ATCTT3": "Bitbucket Cloud", "ATATT": "Bitbucket Cloud", "ATBB": "Bitbucket Cloud",
+    "BBDC-": "Bitbucket Data Center",
 }  # fmt: skip
+ATLASSIAN = "ATATT"  # the API token of a person's account, which replaces app passwords
+_ENDED = "ATBB"  # an app password
 SERVERS = {
     "github": "GitHub",
     "gitlab": "GitLab",
@@ -23,9 +26,14 @@ SERVERS = {
 
 
 def wrong_issuer(token: Secret, server: str, runs: str) -> str:
-    """Return a sentence if another kind of Git host than the one that the server runs issued the token, else ""."""
+    """Return a sentence if another kind of Git host than the one that the server runs issued the token, else "".
+
+    An app password of Bitbucket Cloud is from nobody any more.
+    """
     text = token.reveal()
     prefix, issuer = next((one for one in PREFIXES.items() if text.startswith(one[0])), ("", ""))
+    if prefix == _ENDED and runs in ("", issuer):
+        return "this is an app password, and Bitbucket's app passwords ended in June 2026: give an API token"
     if not prefix or runs in ("", issuer):
         return ""
     return f"this token begins with {prefix}, as {issuer}'s tokens do, but {server} runs {runs}: give one for {runs}"

@@ -12,11 +12,12 @@ from itertools import islice
 from typing import Any, Protocol
 
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
-from task.kubernetes.client import APPLICATIONS, PODS, Resource
+from task.kubernetes.client import APPLICATION_SETS, APPLICATIONS, PODS, PROJECTS, Resource
 from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.pods import nodes, workloads
 
 Operation = Mapping[str, Any]  # of a JSON patch
+_PODS_HINT = {"hint": "the step may not list pods, which say more: apply rbac/pods.yaml"}
 _MOST_PODS = 2_000  # pods of one namespace that are examined
 _TRIES = 4  # attempts to request a refresh while others change the object
 REFRESH = "argocd.argoproj.io/refresh"
@@ -164,9 +165,9 @@ class ClusterApplications:
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the unhealthy pods if they may be listed. Only Argo CD has the whole resource tree."""
+        """Return the unhealthy pods, or a hint if they may not be listed. Only Argo CD has the whole resource tree."""
         if self._blind:
-            return {}
+            return _PODS_HINT
         application = self.get_application(namespace, name)
         found: list[Mapping[str, Any]] = []
         for where, owners in workloads(application).items():
@@ -174,9 +175,17 @@ class ClusterApplications:
                 found += nodes(islice(self._cluster.list(PODS, where, full=True), _MOST_PODS), owners)
             except ForbiddenError:
                 self._blind = True
-                return {}
+                return _PODS_HINT
         return {"nodes": found}
 
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
         """Return nothing, because reading AppProjects needs more rights."""
         return {}
+
+    def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the ApplicationSet, or {} if it is gone."""
+        return self._cluster.get(APPLICATION_SETS, namespace, name) or {}
+
+    def project(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the AppProject, or {} if there is none."""
+        return self._cluster.get(PROJECTS, namespace, name) or {}

@@ -22,6 +22,9 @@ from task.secret import Secret
 from task.urls import path_part
 
 PAGE = 500  # objects, as many as kubectl requests
+# Whole objects: an Application has 16 kB and more, and takes several times as much while it is parsed.
+WHOLE_PAGE = 50
+_LARGE_PAGE = 2 * 1024 * 1024  # bytes
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "narrow the Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
@@ -53,6 +56,8 @@ class Resource:
 
 
 APPLICATIONS = Resource("argoproj.io", "v1alpha1", "applications")
+APPLICATION_SETS = Resource("argoproj.io", "v1alpha1", "applicationsets")
+PROJECTS = Resource("argoproj.io", "v1alpha1", "appprojects")
 UPDATERS = Resource("argocd-image-updater.argoproj.io", "v1alpha1", "imageupdaters")
 EVENTS = Resource("", "v1", "events")
 SECRETS = Resource("", "v1", "secrets")
@@ -83,11 +88,12 @@ class Kubernetes:
         self._access.close()
 
     def list(
-        self, resource: Resource, namespace: str = "", *, selector: str = "", full: bool = False, page: int = PAGE
+        self, resource: Resource, namespace: str = "", *, selector: str = "", full: bool = False, page: int = 0
     ) -> Iterator[Mapping[str, Any]]:
         """Yield every object once, of one namespace or of all. A server may return whole objects without `full`."""
         act = Act("list", resource.group, resource.plural, namespace)
         wanted = {"Accept": "application/json" if full else _METADATA}
+        page = page or (WHOLE_PAGE if full else PAGE)
         params = {"labelSelector": selector} if selector else {}
         seen: set[tuple[str, str]] = set()
         for item in self._items(act, resource.path(namespace), params, wanted, page):
@@ -175,8 +181,12 @@ class Kubernetes:
             items = body.get("items")
             if items is not None and not isinstance(items, list):
                 raise foreign(answer)
-            yield from items or ()
             cursor.turn(body)
+            # What this loop still knows would be in memory while the next page is read, too.
+            del answer, body
+            items = iter(items or ())
+            yield from items
+            del items
 
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
         """Return the object of a successful answer. Raises the error for any other answer."""
@@ -253,9 +263,14 @@ class _Cursor:
             )
 
     def took(self, size: int) -> None:
-        """Count a page's size. Raises `SourceError` if all pages together are too large."""
+        """Count a page's size, and make the next pages smaller if it is large.
+
+        Raises `SourceError` if all pages together are too large.
+        """
         self._pages += 1
         self._size += size
+        if size > _LARGE_PAGE:
+            self._limit = max(self._limit * _LARGE_PAGE // size, 1)
         if self._size > self._lists.size:
             raise SourceError(f"cannot {self._act}: the list has more than {self._lists.size:,} bytes", hint=NARROW)
 

@@ -20,11 +20,11 @@ from typing import Any
 import sh
 
 from task import shutdown
-from task.child_environment import child_environment
 from task.errors import SourceAccessError, UsageError
 from task.files import read_file
 from task.kubernetes.kubeconfig import Plugin, Server
-from task.process_watch import send
+from task.processes.environment import child_environment
+from task.processes.watch import send
 from task.secret import Secret
 from task.text import one_line
 
@@ -109,6 +109,8 @@ def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
         raise _useless(plugin, f"failed ({error.exit_code}){': ' if said else ''}{said}") from None
     except OSError as error:
         raise _useless(plugin, f"cannot be run: {error.strerror}") from None
+    except ValueError:  # sh had no word from the new process
+        raise _useless(plugin, "was killed before it could begin") from None
 
 
 def _readable(text: str, plugin: Plugin) -> str:

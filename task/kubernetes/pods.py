@@ -14,10 +14,11 @@ WORKLOADS = {
     ("apps", "ReplicaSet"),
     ("batch", "Job"),
     ("batch", "CronJob"),
+    ("argoproj.io", "Rollout"),
 }
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
 # These have an owner between them and the pod: a ReplicaSet <deployment>-<hash>, or a Job <cronjob>-<minute>.
-_BETWEEN = {"ReplicaSet": "Deployment", "Job": "CronJob"}
+_BETWEEN = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _STARTING = ("ContainerCreating", "PodInitializing")
 
 
@@ -41,7 +42,7 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
         metadata, status = mapping(pod.get("metadata")), mapping(pod.get("status"))
         if not any(_owned(one, owners) for one in mappings(metadata.get("ownerReferences"))):
             continue
-        reason, message = _trouble(status)
+        reason, message = trouble(status)
         if reason:
             found.append(
                 {
@@ -57,17 +58,38 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
 
 def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
     kind, name = str(owner.get("kind")), str(owner.get("name"))
-    return (kind, name) in owners or (_BETWEEN.get(kind, ""), name.rpartition("-")[0]) in owners
+    above = name.rpartition("-")[0]
+    return (kind, name) in owners or any((one, above) in owners for one in _BETWEEN.get(kind, ()))
 
 
-def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or about to start."""
+def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
+    """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or about to start.
+
+    A container that crashed is unhealthy until it is ready, although it runs again in between.
+    """
     for name in ("initContainerStatuses", "containerStatuses"):
         for one in mappings(status.get(name)):
             waits = mapping(mapping(one.get("state")).get("waiting"))
             reason = str(waits.get("reason") or "")
-            if reason and reason not in _STARTING:
-                return reason, str(waits.get("message") or "")
+            waits_for_good = bool(reason) and reason not in _STARTING
+            crash = "" if one.get("ready") is True else _crash(one)
+            if waits_for_good or crash:
+                told = [str(waits.get("message") or reason)] if waits_for_good else []
+                return reason if waits_for_good else "Error", "; ".join((*told, *filter(None, [crash])))
     if status.get("phase") == "Failed":
         return str(status.get("reason") or "Failed"), str(status.get("message") or "")
     return "", ""
+
+
+def _crash(container: Mapping[str, Any]) -> str:
+    """Return how the container ended the last time, if that was a failure: "container web ended with exit code 1"."""
+    for state in ("state", "lastState"):
+        ended = mapping(mapping(container.get(state)).get("terminated"))
+        if code := ended.get("exitCode"):
+            reason = str(ended.get("reason") or "")
+            why = "" if reason in ("", "Error") else f" ({reason})"
+            message = str(ended.get("message") or "")
+            return (
+                f"container {container.get('name')} ended with exit code {code}{why}{f': {message}' if message else ''}"
+            )
+    return ""

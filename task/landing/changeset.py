@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.known_keys import differ
+from task.annotations.writable import refuse_unwritable
+from task.deciding.cautions import file_cautions
 from task.deciding.decide import file_of, own_states, state_path, states_of
 from task.deciding.hold_changes import hold_changes, new_holds
-from task.deciding.job import AUTHOR, Stray, Terms, Wording
+from task.deciding.job import AUTHOR, Terms, Wording
 from task.deciding.move import Move, Remember, failed
 from task.deciding.target import target_of
 from task.deciding.weigh import key_of
-from task.editors import EDITORS, helm_values, strays
+from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
 from task.editors.state_file import write_state
 from task.errors import TargetError, TaskError
@@ -28,6 +30,7 @@ from task.model import (
     Files,
     Memory,
     Person,
+    Problem,
     Snapshot,
     State,
     Subscription,
@@ -67,8 +70,9 @@ class PreparedCommit:
     hold_changes: tuple[str, ...] = ()
     rollbacks: tuple[AppChanges, ...] = ()  # the changes that go back to an older version because a person asked for it
     command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
-    sentences: tuple[str, ...] = ()  # one for each image, if a person gave the command
-    strays: tuple[Stray, ...] = ()
+    sentences: tuple[str, ...] = ()  # about the images that no change names, or about all if a person gave the command
+    asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
+    cautions: tuple[Problem, ...] = ()
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
     frozen: bool = False  # whether a freeze covers some of it
@@ -100,7 +104,7 @@ def prepare_commits(
         if head and all(move.kept for move in members) and not any(one.head == name for one in gone):
             continue  # nothing is new, so the head branch stays as it is
         under = replace(snapshot, tip=theirs.tip, files={**snapshot.files, **theirs.files}) if theirs else snapshot
-        files, done, rest, strays = _edit(under.files, members, terms)
+        files, done, rest, cautions = _edit(under.files, members, terms)
         aside = name != snapshot.branch
         files |= _changed_states(under, done, aside=aside)
         files = with_rest(under.files, files, waits.rest.get(name, {}))
@@ -110,7 +114,7 @@ def prepare_commits(
             if aside:
                 head_commit = heads.found[name].tip if name in heads.found else ""
             prepared = _prepare(under, name, head_commit, files, done, wording, on_top=theirs is not None)
-            made.append(replace(prepared, strays=tuple(strays)))
+            made.append(replace(prepared, cautions=tuple(cautions)))
         else:
             settled += [move.decision for move in done if not move.kept]
     obsolete = []
@@ -126,8 +130,8 @@ def prepare_commits(
 
 def _edit(
     files: Files, members: Sequence[Move], terms: Terms
-) -> tuple[dict[str, File], list[Move], list[Decision], list[Stray]]:
-    """Edit one move after the other; return (changed files, moves done, other decisions, strays).
+) -> tuple[dict[str, File], list[Move], list[Decision], list[Problem]]:
+    """Edit one move after the other; return (changed files, moves done, other decisions, cautions).
 
     A move that would replace what an earlier one wrote fails: one commit cannot have both versions in one place.
     """
@@ -136,7 +140,7 @@ def _edit(
     changed: dict[str, File] = {}
     done: list[Move] = []
     rest: list[Decision] = []
-    found: list[Stray] = []
+    found: list[Problem] = []
     for move in members:
         one = move.decision
         if not move.updates or one.kind is None:
@@ -145,6 +149,8 @@ def _edit(
         editor, target = EDITORS[one.kind], target_of(one.subscription, one.kind, carry=terms.carry)
         try:
             new, edits = editor.write(seen, target, one.candidate)
+            for path in new:  # a folder of manifests, too, may have files that annotations may not write
+                refuse_unwritable(path)
             if terms.through == "github":
                 refuse_executable(new)
             for edit in edits:
@@ -158,19 +164,18 @@ def _edit(
             written_before = bool(changed) and bool(editor.write(files, target, one.candidate)[0])
             if not written_before:
                 verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
-                rest += [] if move.kept else [replace(one, verdict=verdict)]
+                rest += [] if move.kept else [replace(one, judged=verdict)]
                 continue
-        told = one
         if one.kind == "helmvalues":
             doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
-            told = replace(one, misspelt=doubtful, created=next((path for path in new if path not in seen), ""))
+            created = next((path for path in new if path not in seen), "")
+            one = replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
         seen.update(new)
         changed.update(new)
-        done.append(replace(move, decision=told))
+        done.append(replace(move, decision=one))
         if not move.kept:  # what waits on a head branch gives way to something newer
             writers |= {(edit.path, edit.key): move for edit in edits}
-        if names := strays(one.kind, seen, target):
-            found.append(Stray(one.subscription, one.current.file, names))
+            found += file_cautions(seen, one.subscription, target.kind, one.candidate, terms)
     return changed, done, rest, found
 
 
@@ -283,17 +288,20 @@ def _prepare(
     command, plain = wording.command, wording.command in ("run", "scan", "promote")
     if back or (reasons and plain):
         command = "rollback" if back else "hold"
-    sentences = tuple(_sentences(done, reasons))
-    if command == wording.command and plain and all(one.changes for one in named):
-        message, sentences = commit_message(wording.template, named, wording.trailers), ()
-    else:
+    changed = tuple(one for one in named if one.changes)
+    sentences, asked = tuple(_sentences(done, reasons)), ""
+    if not plain or command != wording.command:
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
-        about = [one for one in named if (one.namespace, one.name) in meant] or named
-        message = hold_message(subject(command, about), wording.template, named, sentences, wording.trailers)
+        asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named)
+    if asked or not changed:
+        words = asked or subject(command, named)
+        message = hold_message(words, wording.template, named, sentences, wording.trailers)
+    else:
+        sentences = tuple(_deferrals(done, len(named)))
+        message = commit_message(wording.template, changed, wording.trailers, sentences)
     destination = Destination(snapshot.repo, snapshot.branch, head)
     changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit, on_top)
     news = tuple(one.decision for one in done if not one.kept)
-    changed = tuple(one for one in named if one.changes)
     of_holds = tuple(hold_changes(snapshot.files, files))
     return PreparedCommit(
         changeset,
@@ -304,6 +312,7 @@ def _prepare(
         tuple(back),
         command,
         sentences,
+        asked,
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
         frozen=any(sub.freeze for sub in subs),
@@ -320,8 +329,18 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
     return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
 
 
+def _deferrals(done: Sequence[Move], apps: int) -> list[str]:
+    """Return a sentence for each image that is only remembered. Of several Applications, it names its own."""
+    return [
+        f"{f'{one.subscription.application.name}, ' if apps > 1 else ''}{line}"
+        for one in done
+        if not one.updates
+        for line in _sentences([one], ())
+    ]
+
+
 def _sentences(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:
     """Return a sentence for each image with the outcome and its reason, and the missing reasons of holds."""
-    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.verdict.because}" for one in done)
+    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.because}" for one in done)
     missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
     return {**lines, **dict.fromkeys(missing)}

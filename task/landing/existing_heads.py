@@ -20,7 +20,7 @@ from task.landing.requests import Request, declined, is_over, requests_of
 from task.landing.waiting import Decided, Rest, decide_again, pairs_of, rest_of, waiting_on
 from task.model import File, Head, Place, Snapshot, State, Waited
 from task.policy.remember import merged
-from task.repository_config.config import governed
+from task.repository_config.config import PATH, governed
 from task.repository_config.reading import config_in
 
 
@@ -90,7 +90,7 @@ class ExistingHeads:
         found = []
         for ask, move in decided:
             now = move
-            if move.decision.verdict.verdict != "error":
+            if move.decision.verdict != "error":
                 try:
                     now = decide_one(view, _also_governed(ask, head, terms), terms, facts)
                 except TaskError as error:
@@ -114,7 +114,7 @@ def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
     if sub.pull_request and not ask.subscription.pull_request:
         message = f"the config on {head.branch} asks for a pull request for it"
         hint = f"name {head.branch} before the colon of git-branch, as the base of a request"
-        raise TargetError(message, hint=hint, subject=CONFIG.path)
+        raise TargetError(message, hint=hint, subject=PATH)
     return replace(ask, subscription=sub)
 
 
@@ -138,8 +138,8 @@ def read_heads(
     requests, moves = requests_of(moves, job, world)
     wanted: dict[str, dict[Place, None]] = {}
     for ask, move in zip(batch.asks, moves, strict=True):
-        if move.decision.head not in ("", base.branch) and move.decision.verdict.verdict != "error":
-            wanted.setdefault(move.decision.head, {CONFIG: None}).update(dict.fromkeys(places(ask)))
+        if move.decision.head not in ("", base.branch) and move.decision.verdict != "error":
+            wanted.setdefault(move.decision.head, dict.fromkeys(CONFIG)).update(dict.fromkeys(places(ask)))
     found: dict[str, Head] = {}
     for name, of_head in wanted.items():
         if head := batch.repository.head_snapshot(name, tuple(of_head)):

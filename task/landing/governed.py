@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from task.deciding.ask import Ask
-from task.deciding.decide import places
+from task.deciding.decide import missing_places, places
 from task.deciding.job import Job, Wording
 from task.errors import TargetError
 from task.model import Place, Snapshot
-from task.repository_config.config import NO_CONFIG, PATH, governed
+from task.repository_config.config import MISTAKEN, NO_CONFIG, PATH, governed
 from task.repository_config.reading import config_in, of_config
 from task.repository_config.templates import template_in
 
-CONFIG = Place(PATH)
+CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
 
 
 class ReadsMore(Protocol):
@@ -41,17 +41,17 @@ class Governed:
 def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: Job) -> Governed:
     """Return the asks as the config of this snapshot wants them. Raises `TargetError` for a config with a mistake.
 
-    If the config makes more files necessary, such as the template of the message, one more fetch reads them.
+    If more files are necessary, such as the template of the message, one more fetch reads them.
     """
     config = config_in(snapshot.files) if job.repository_config else NO_CONFIG
-    if config == NO_CONFIG:
-        return Governed(tuple(asks), snapshot, job.wording)
-    subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
-    now = dict(zip(subs, governed(subs.values(), config, job.terms.now), strict=True))
-    found = tuple(
-        replace(ask, subscription=now[id(ask.subscription)], siblings=tuple(now[id(sub)] for sub in ask.siblings))
-        for ask in asks
-    )
+    found = tuple(asks)
+    if config != NO_CONFIG:
+        subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
+        now = dict(zip(subs, governed(subs.values(), config, job.terms.now), strict=True))
+        found = tuple(
+            replace(ask, subscription=now[id(ask.subscription)], siblings=tuple(now[id(sub)] for sub in ask.siblings))
+            for ask in asks
+        )
     wishes = [ask.subscription.wishes for ask in found]
     named = [] if job.wording.template is not None else [one.template for one in wishes if one.template]
     # Where a pull request is asked for now, updates of the Application's other images may wait on its branch.
@@ -60,10 +60,13 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
         if ask.subscription.pull_request and not before.subscription.pull_request:
             known = set(places(before))
             more += [place for place in places(ask) if place not in known]
+        more += missing_places(snapshot, ask.subscription, job.terms)
     more += map(Place, named)
     if more:
         files = repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
         snapshot = replace(snapshot, files={**snapshot.files, **files})
+    if config == NO_CONFIG:
+        return Governed(found, snapshot, job.wording)
     lines = dict(config.templates)
     try:
         templates = {path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)}

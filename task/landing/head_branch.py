@@ -32,7 +32,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
     for one in moves:
         sub, base = one.subscription, one.decision.branch
         of_app = changes.get(sub.application.key, [])
-        anew = by_hand or of_app or one.decision.verdict.verdict == "defer" or "{{" not in sub.head_template
+        anew = by_hand or of_app or one.decision.verdict == "defer" or "{{" not in sub.head_template
         if not (sub.head_template or sub.pull_request) or not anew or not base:
             found.append(one)
             continue

@@ -21,7 +21,7 @@ from task.deciding.questions import combined, may_ask
 from task.deciding.target import target_of
 from task.deciding.verify import verified
 from task.deciding.weigh import Facts, Situation
-from task.editors.live import read, write
+from task.editors.live import place, read, write
 from task.errors import Outpaced, SourceError, TaskError
 from task.landing.contention import Contention
 from task.landing.gathering import last_checks
@@ -117,13 +117,25 @@ def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
     one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
     decision, watched = _patched(one.ask, one.number, one.api, one.contention, job, world)
     # Unchanged means that somebody has restored it. It is still the image that this run wrote.
-    return (one.decision if decision.verdict.verdict == "unchanged" else decision), watched
+    return (one.decision if decision.verdict == "unchanged" else decision), watched
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
     """Return the live Application, its resourceVersion, and its spec's reading. Raises `TaskError`."""
     manifest, version = api.read(sub.application.namespace, sub.application.name)
     return manifest, version, read(manifest, _source_index(sub), target_of(sub, "live", carry=False))
+
+
+def owner_of(sub: Subscription, world: World) -> str:
+    """Return who would take back a patch of the live Application, or "" if nobody is known to."""
+    live = world.live() if sub.method == "argocd" else None
+    if live is None:
+        return ""
+    try:
+        manifest, _version, _now = said_live(sub, live)
+        return world.taken_back_by(manifest, place(manifest, _source_index(sub), target_of(sub, "live", carry=False)))
+    except TaskError:
+        return ""
 
 
 def _source_index(sub: Subscription) -> int:
@@ -148,12 +160,14 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     move = replace(choose(situation, ask.candidates), remember=None)
     with contention.clock_paused():
         decision = verified([move], replace(last_checks(job, job.wording, world), labels=False))[0].decision
-    if decision.verdict.verdict != "update":
+    if decision.verdict != "update":
         return decision, 0.0
     try:
-        operations, _edits = write(manifest, index, target, decision.candidate)
+        operations, edits = write(manifest, index, target, decision.candidate)
     except TaskError as error:
         return failed(decision, error), 0.0
+    if operations:
+        decision = replace(decision, owner=world.taken_back_by(manifest, edits[0].path))
     if not operations or job.dry:
         return decision, 0.0
     began = world.now()

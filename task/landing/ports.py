@@ -1,8 +1,8 @@
-"""What the pipeline needs from outside, as Protocols that the clients of Git, forges and clusters implement."""
+"""What the pipeline needs from outside: the world, and the repositories, Git hosts and clusters in it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,7 +34,7 @@ class Repository(Protocol):
     """A Git repository with compare-and-swap: `land` succeeds only if the branch is where it was read."""
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """Return the branch that HEAD names. With `tip`, fetch already what the next call, `snapshot`, needs."""
+        """Return the branch that HEAD names. With `tip`, also fetch what the following `snapshot` reads."""
 
     def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:
         """Return the files at these places, at the present tip of the branch, and what its memory branch has.
@@ -43,7 +43,7 @@ class Repository(Protocol):
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """More places, at the commit of a snapshot that was taken before."""
+        """Return the snapshot with more files, read at the same commit."""
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
         """Return the files at the tip of a head branch, and all that waits there; None if there is no such branch."""
@@ -60,8 +60,10 @@ class Repository(Protocol):
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist."""
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """Return the last versions of each file, newest first, at most `most` of each. All come from one fetch."""
+    def written(
+        self, branch: str, pages: Sequence[Collection[str]], most: int
+    ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
+        """Yield, for each page of paths, the last versions of its files, newest first, at most `most` of each."""
 
     def branches(self, beginnings: Collection[str]) -> Sequence[str]:
         """Return the names of all branches with one of these prefixes."""
@@ -133,7 +135,7 @@ class LiveApplications(Protocol):
 
 
 class World:
-    """Everything outside that the pipeline uses. What a kind of world does not have fails at once."""
+    """Everything outside that the pipeline uses. A method that a subclass lacks raises `NotImplementedError`."""
 
     signatures: Signatures | None = None  # as the command line requires them; None if it requires none
 
@@ -185,7 +187,7 @@ class World:
         raise NotImplementedError
 
     def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """Return why signatures do not fit, as each Application's ImageUpdater requires them; "" if they do."""
+        """Check the signatures that each Application's ImageUpdater requires. Map each question to why it fails."""
         raise NotImplementedError
 
     def forge(self, repo: str) -> Forge:
@@ -193,7 +195,7 @@ class World:
         raise NotImplementedError
 
     def check_forge(self, repo: str) -> None:
-        """Raise the error of `forge` for a repository on no host, without a connection; for `plan`."""
+        """Raise what `forge` would raise for an unknown Git host. This makes no request, so `plan` can call it."""
         raise NotImplementedError
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
@@ -210,6 +212,18 @@ class World:
 
     def page(self, application: Application) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
+        raise NotImplementedError
+
+    def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
+        """Return the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () for any."""
+        raise NotImplementedError
+
+    def signing_keys(self) -> tuple[str, ...]:
+        """Return the ids of the OpenPGP keys that sign the run's commits."""
+        raise NotImplementedError
+
+    def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
+        """Return who takes back a change of a field of a live Application: "ApplicationSet web"; "" if nobody."""
         raise NotImplementedError
 
     def live(self) -> LiveApplications | None:

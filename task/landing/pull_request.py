@@ -118,7 +118,7 @@ def _as_it_stands(prepared: PreparedCommit, there: Proposed, stands: str) -> Out
 
 
 def _updates_with(decisions: Iterable[Decision], verdict: Verdict) -> tuple[Decision, ...]:
-    return tuple(replace(one, verdict=verdict) if one.verdict.verdict == "update" else one for one in decisions)
+    return tuple(replace(one, judged=verdict) if one.verdict == "update" else one for one in decisions)
 
 
 def _commit(prepared: PreparedCommit, commit: str, request: Proposed) -> Commit:
@@ -135,8 +135,8 @@ def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job
     proposed_now = builds(apps)
     refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
     own = prepared.templated and bool(prepared.apps)  # the author's own template, not our text
-    words = [text] if own else []
-    if prepared.sentences and (prepared.hold_changes or prepared.rollbacks):
+    words = [subject, text] if own and prepared.asked else [text] if own else []
+    if not own and prepared.sentences and (prepared.hold_changes or prepared.rollbacks):
         words.append("\n".join(prepared.sentences))
     of_resources = [label for one in prepared.decisions for label in one.subscription.application.request_labels]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
@@ -145,7 +145,9 @@ def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job
         repo=where.repo,
         base=where.base,
         head=where.head,
-        title=title(subject) if own else headline(prepared.command, subject, prepared.apps, prepared.rollbacks),
+        title=title(subject)
+        if own and not prepared.asked
+        else headline(prepared.command, prepared.asked or subject, prepared.apps, prepared.rollbacks),
         body=body(Content(apps, "\n\n".join(words), links, commit, prepared.hold_changes, refused), kind),
         labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
         reviewers=wanted.reviewers or wishes.reviewers or (),

@@ -218,7 +218,7 @@ def _alone(base: Snapshot, one: Waiting, terms: Terms, ancestry: Ancestry) -> tu
         return _rollback(one, situation, because), "waits", because
     move = weigh(situation, Offer(one.image, one.build))
     move = replace(move, decision=replace(move.decision, candidate=one.image)) if move.updates else move
-    verdict = move.decision.verdict
+    verdict = move.decision.judged
     if verdict.verdict == "update":
         return move, "waits", verdict.because
     if verdict.verdict == "defer":
@@ -264,10 +264,10 @@ def _together(
         free = Verdict("update", "admitted", f"rolled back from {one.back_from}")
         memory = own.remember.memory if own.remember else None
         remember = Remember(replace(memory, hold=None) if memory else None)
-        return move, replace(own, decision=replace(own.decision, verdict=free), remember=remember), outcome, because
+        return move, replace(own, decision=replace(own.decision, judged=free), remember=remember), outcome, because
     if one.back_from or not move.updates:
         if own and outcome == "deferred" and move.remember and move.remember.memory:
-            newer = move.decision.verdict.verdict == "defer" and why_older(
+            newer = move.decision.verdict == "defer" and why_older(
                 one.written, Written(new.tag, new.digest, move.build), one.subscription.policy, ancestry
             )
             return move if newer else _remembering(move, move.remember, one, ancestry), None, outcome, because
@@ -291,7 +291,7 @@ def _by_hand(
 ) -> tuple[Move, Move | None, Fate, str]:
     """Take what waits out of the request, for a hold or a rollback. With a hold, it is remembered as deferred."""
     outcome, because = told
-    verdict, intent, remember = move.decision.verdict, ask.intent, move.remember
+    verdict, intent, remember = move.decision.judged, ask.intent, move.remember
     if verdict.verdict in ("error", "refuse") or outcome not in ("waits", "deferred") or intent is None:
         return move, own, outcome, because
     if one.back_from:

@@ -74,7 +74,7 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
 def _belongs(decision: Decision, commit: Commit) -> bool:
     sub = decision.subscription
     return (
-        decision.verdict.verdict == "update"
+        decision.verdict == "update"
         and sub.repo == commit.repo
         and decision.branch in ("", commit.branch)
         and (decision.head or decision.branch) in ("", commit.head)

@@ -2,8 +2,6 @@
 
 Untrusted text goes through `task.text.printable` first, because rich passes on escape sequences, and characters such as
 U+202E that reverse text.
-
-rich is imported only for a terminal. In a pod or a CI job, it would take a fifteenth of the start time for nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +10,9 @@ import os
 import sys
 from collections.abc import Mapping
 from io import BytesIO, TextIOWrapper
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from rich.console import Console
 
 NARROWEST, WIDEST = 20, 160  # columns; longer lines are hard to read
 
@@ -82,6 +79,4 @@ def console_of(stream: TextIO, environ: Mapping[str, str], *, file: TextIO | Non
 
 
 def _console(**options: Any) -> Console:
-    from rich.console import Console  # noqa: PLC0415
-
     return Console(**options, markup=False, emoji=False, highlight=False)

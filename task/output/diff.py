@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from difflib import unified_diff as diff
 
 from task.model import Files
 
 CONTEXT = 3
+_ODD = re.compile(r'[\x00-\x1f\x7f"\\]')
+_ESCAPES = {"\t": "t", "\n": "n", "\r": "r", '"': '"', "\\": "\\"}
 
 
 def unified_diff(before: Files, after: Files) -> str:
@@ -15,13 +18,15 @@ def unified_diff(before: Files, after: Files) -> str:
     parts: list[str] = []
     for path in sorted(after):
         old, new = before.get(path), after[path]
-        parts.append(f"diff --git a/{path} b/{path}\n")
+        was, now = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+        parts.append(f"diff --git {was} {now}\n")
         if old is None:
             parts.append(f"new file mode {new.mode}\n")
         elif not new.mode:
             parts.append(f"deleted file mode {old.mode}\n")
-        source = "/dev/null" if old is None else f"a/{path}"
-        into = f"b/{path}" if new.mode else "/dev/null"
+        end = "\t" if " " in path else ""  # the name ends there, and not at its first blank
+        source = "/dev/null" if old is None else was + end
+        into = now + end if new.mode else "/dev/null"
         lines = diff(_lines(old.text if old else ""), _lines(new.text), source, into, n=CONTEXT)
         parts += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(parts)
@@ -37,6 +42,12 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
         elif line.startswith("@@"):
             header = False
         yield "file" if header else {"+": "add", "-": "del", "@": "hunk"}.get(line[:1], ""), line
+
+
+def _quoted(name: str) -> str:
+    """Return a name as git writes it in a diff: quoted as in C if it has quotes, backslashes or control characters."""
+    shown = _ODD.sub(lambda odd: f"\\{_ESCAPES.get(odd[0]) or f'{ord(odd[0]):03o}'}", name)
+    return name if shown == name else f'"{shown}"'
 
 
 def _lines(text: str) -> list[str]:

@@ -6,13 +6,13 @@ import json
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
 
 from task.output.stdout import abandon
 from task.text import exact_json, printable, printable_lines, without_logins
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 STYLES = {"error": "bold red", "warning": "bold yellow", "debug": "dim"}
@@ -106,8 +106,6 @@ class _Terminal(_Stream):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        from rich.text import Text  # noqa: PLC0415 - rich is for terminals: see `console.py`
-
         level, line = record.levelname.lower(), Text(printable(record.getMessage()))
         if record.exc_info:
             line = Text(self.format(record))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from task import shutdown
 from task.errors import UsageError
 from task.files import read_text
+from task.http import Http, Limits, NoAnswerError
 from task.model import Report
 from task.output.cloud_event import MEDIA_TYPE, cloud_events
 from task.secret import Secret
@@ -71,9 +72,6 @@ def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None
     url = f"{scheme.lower()}://{rest}"
     where = origin(url)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # Late, because requests is a tenth of what a run imports, and few runs send events.
-    from task.http import Http, Limits, NoAnswerError  # noqa: PLC0415
-
     http = None
     try:
         http = Http(

@@ -15,15 +15,10 @@ SCHEMA = "image-update/report/v1"
 BY_HAND = ("hold", "release", "rollback")  # commands whose commit may have no update
 
 
-def exit_code(
-    decisions: Sequence[Decision], problems: Iterable[Problem], *, require_update: bool = False, unmatched: bool = False
-) -> Exit:
+def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem]) -> Exit:
     """Return the exit code of a run: the first one in `PRECEDENCE` that occurred. An error never ends as a success."""
-    verdicts = [decision.verdict for decision in decisions]
-    codes = {verdict.exit or int(Exit.CONFIGURATION) for verdict in verdicts if verdict.verdict == "error"}
+    codes = {one.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict == "error"}
     codes |= {problem.exit or int(Exit.CONFIGURATION) for problem in problems if problem.severity == "error"}
-    if unmatched or (require_update and not any(verdict.verdict == "update" for verdict in verdicts)):
-        codes.add(int(Exit.NOTHING_UPDATED))
     return first_of(codes)
 
 
@@ -36,7 +31,7 @@ def status(report: Report) -> str:
     """Return the report's status: `updated`, `unchanged`, `refused` or `failed`."""
     if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):  # NOTHING_UPDATED only means that --require-update was given
         return "failed"
-    verdicts = {decision.verdict.verdict for decision in report.decisions}
+    verdicts = {decision.verdict for decision in report.decisions}
     written = any(not commit.already_there for commit in report.commits)
     if "update" in verdicts or (report.command in BY_HAND and written):
         return "updated"
@@ -45,7 +40,7 @@ def status(report: Report) -> str:
 
 def counts(report: Report) -> dict[str, int]:
     """Return the number of Applications, and the number of decisions with each verdict."""
-    verdicts = [decision.verdict.verdict for decision in report.decisions]
+    verdicts = [decision.verdict for decision in report.decisions]
     return {
         "applications": report.considered,
         "matched": len({decision.subscription.application.key for decision in report.decisions}),
@@ -128,9 +123,9 @@ def _decision(decision: Decision) -> dict[str, Any]:
         "constraint": constraint_of(sub),
         "current": current(decision),
         "candidate": decision.candidate.version or None,
-        "verdict": decision.verdict.verdict,
-        "rule": decision.verdict.rule,
-        "because": without_logins(decision.verdict.because),
+        "verdict": decision.verdict,
+        "rule": decision.rule,
+        "because": without_logins(decision.because),
         "repository": None if live else without_login(sub.repo) or None,
         "branch": None if live else decision.branch or sub.base or None,
         "head": None if live else decision.head or decision.branch or sub.base or None,

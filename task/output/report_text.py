@@ -19,7 +19,6 @@ from task.text import and_more, printable
 from task.urls import without_login
 
 MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
-MOST_FILES = 5
 
 
 def plain(report: Report) -> str:
@@ -35,7 +34,7 @@ def plain(report: Report) -> str:
         if not commit.already_there:
             name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
             name = f"rollback {name}" if commit.rollback else name
-            files = and_more(commit.files, MOST_FILES)
+            files = and_more(commit.files)
             lines.append(f"{name} on {commit.head} of {without_login(commit.repo)}: {files}")
         if commit.pull_request:
             lines.append(f"pull request {commit.pull_request}")
@@ -52,7 +51,7 @@ def plain(report: Report) -> str:
 
 
 def _plain_decision(decision: Decision) -> Iterator[str]:
-    entry, verdict = decision.subscription.entry, decision.verdict
+    entry, verdict = decision.subscription.entry, decision.judged
     alias = f"{entry.alias}=" if entry.alias else ""
     versions = change(verdict.verdict, current(decision) or "", decision.candidate.version, read=bool(decision.kind))
     yield f"  {MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]:8} {alias}{entry.image.name}  {versions}"

@@ -12,14 +12,14 @@ from task.urls import normal_url
 
 def stop_all(settled: Sequence[Decision], changing: Sequence[Decision]) -> tuple[Decision, ...]:
     """Return all decisions, where one settled error has turned those that would change something into errors."""
-    broken = next(one for one in settled if one.verdict.verdict == "error")
-    return (*settled, *(replace(one, verdict=_because_of(broken)) for one in changing))
+    broken = next(one for one in settled if one.verdict == "error")
+    return (*settled, *(replace(one, judged=_because_of(broken)) for one in changing))
 
 
 def _because_of(broken: Decision) -> Verdict:
     name = broken.subscription.application.key
     because, hint = f"not written: {name} failed and --atomic is given", f"fix {name}, or leave out --atomic"
-    return Verdict("error", broken.verdict.rule, because, hint, broken.verdict.exit)
+    return Verdict("error", broken.rule, because, hint, broken.exit)
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
@@ -27,7 +27,7 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
     broken = {
         normal_url(source.repo): one
         for one in matched.decisions
-        if one.verdict.verdict == "error"
+        if one.verdict == "error"
         for source in one.subscription.application.sources
     }
     kept, given_up = [], []

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from task import shutdown
 from task.model import Problem
 from task.output.words import ELSEWHERE
 from task.text import and_more
@@ -18,19 +16,7 @@ if TYPE_CHECKING:
     from task.landing.ports import Repository, World
     from task.pipeline.match import Matched
 
-FEW = 5  # how many Applications a warning names
 AT_ONCE = 8  # repositories; more of them would only wait for each other
-T = TypeVar("T")
-
-
-def at_once(work: Callable[[Sequence[Ask]], T], groups: Sequence[Sequence[Ask]]) -> list[T]:
-    """Run `work` on each group, several at the same time, and return the results in order."""
-    if len(groups) < 2:  # one group needs no thread of its own
-        return [work(asks) for asks in groups]
-    with ThreadPoolExecutor(min(len(groups), AT_ONCE)) as pool:
-        with shutdown.unheard():  # only the main thread handles signals, and it waits here
-            outcomes = pool.map(work, groups)
-        return list(outcomes)
 
 
 def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
@@ -69,13 +55,13 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
         else "in the cluster"
         for ask in matched.asks
     }
-    named = and_more([f"{name} ({place})" for name, place in sorted(places.items())], FEW)
+    named = and_more([f"{name} ({place})" for name, place in sorted(places.items())])
     what = "of this run"
     if job.images:
         what = "that track the image" if len(job.images) == 1 else "that track the images"
     message = f"--only-repository leaves out all Applications {what}: {named}"
     hint = "name a repository as the Application does, or leave out --only-repository"
-    return (Problem("", ELSEWHERE, message, hint, "warning"),)
+    return (Problem(rule=ELSEWHERE, message=message, hint=hint, severity="warning"),)
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:

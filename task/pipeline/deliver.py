@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from task.deciding.ask import failed_asks
+from task.deciding.cautions import file_cautions
 from task.deciding.decide import decide, places, state_path
-from task.deciding.job import Job, Landed, Outcome, landed_of
+from task.deciding.job import Job, Outcome, Terms, landed_of
 from task.deciding.move import failed
-from task.deciding.verify import verified
+from task.deciding.verify import signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
 from task.git.names import memory_branch
 from task.landing.changeset import GONE, Obsolete, PreparedCommit, agreed_wording, prepare_commits
@@ -35,6 +36,7 @@ from task.model import (
     Files,
     Landing,
     Person,
+    Problem,
     Snapshot,
     Verdict,
 )
@@ -78,7 +80,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
-            snapshot = batch.repository.snapshot(batch.base, chain([CONFIG], wanted), expected)
+            snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected)
             governed = govern(everyone, snapshot, batch.repository, job)
             snapshot, left = governed.snapshot, {ask.key for ask in batch.asks}
             asks = tuple(ask for ask in governed.asks if ask.key in left)
@@ -87,13 +89,17 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             return done.plus(failed_asks(batch.asks, error, job.terms))
 
         settled = plan.settled
-        if job.atomic and any(decision.verdict.verdict == "error" for decision in settled):
+        if job.atomic and any(decision.verdict == "error" for decision in settled):
             stopped = [one for prepared in plan.commits for one in prepared.decisions]
             return done.plus(Outcome(stop_all(settled, stopped)))
         landed = land(plan, batch, contention.attempts, job, world)
         done = done.plus(landed.outcome)
         if not landed.nothing:
-            done = done.plus(Outcome(tuple(settled), landed=_already_in_git(snapshot, settled)))
+            told = _cautions(snapshot, settled, job.terms)
+            earlier = () if job.dry else _of_earlier_run(snapshot, settled)
+            # These already have the image. With `--wait`, the run waits for their rollouts as well.
+            there = landed_of(_unchanged(settled), snapshot.repo, snapshot.tip)
+            done = done.plus(Outcome(tuple(settled), landed=there, cautions=told, earlier=earlier))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in landed.outpaced))
         if batch.asks:
             number = contention.attempts + 1
@@ -128,6 +134,7 @@ def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Conten
         moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
         moves = heads.without_declined(moves, world)
+    moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
     commits, settled, obsolete = prepare_commits(snapshot, moves, job.terms, governed.wording, heads, waits)
     author = agreed_wording(governed.wording, [move.subscription for move in moves]).author
     return Plan(heads, commits, settled, obsolete, waits, memory_after(snapshot, moves, job.terms.now), author)
@@ -151,7 +158,7 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Atte
     for one in () if job.dry else plan.obsolete:
         with suppress(Outpaced):  # another run proposes something there by now
             close(one, heads.requests.get(one.head), batch.repository, world)
-    broken = any(one.verdict.verdict == "error" for one in done.decisions)
+    broken = any(one.verdict == "error" for one in done.decisions)
     if plan.memory != first and not outpaced and not broken:
         with suppress(Outpaced):  # what has landed is no longer deferred; the next run finds that out as well
             tip = remembered.commit or "" if remembered else base.memory_tip
@@ -208,7 +215,7 @@ def _land(
                 outcome = propose(prepared, request, outcome, job, world)
     except TaskError as error:
         outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
-    return replace(outcome, strays=prepared.strays)
+    return replace(outcome, cautions=prepared.cautions)
 
 
 def _commit(batch: Batch, heads: ExistingHeads, prepared: PreparedCommit, attempt: int, job: Job) -> Outcome:
@@ -219,9 +226,7 @@ def _commit(batch: Batch, heads: ExistingHeads, prepared: PreparedCommit, attemp
     landed = landed_of(prepared.decisions, destination.repo, landing.commit)
     if not landing.pushed:
         same = Verdict("unchanged", "same", f"the branch {destination.head} already has exactly this")
-        decisions = (
-            replace(one, verdict=same) if one.verdict.verdict == "update" else one for one in prepared.decisions
-        )
+        decisions = (replace(one, judged=same) if one.verdict == "update" else one for one in prepared.decisions)
         return Outcome(tuple(decisions), (), landed)
     commit = Commit(
         repo=destination.repo,
@@ -238,7 +243,33 @@ def _commit(batch: Batch, heads: ExistingHeads, prepared: PreparedCommit, attemp
     return Outcome(prepared.decisions, (commit,), landed)
 
 
-def _already_in_git(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Landed, ...]:
-    """Return the Applications that already have the image. With `--wait`, the run waits for their rollouts as well."""
-    same = [one for one in settled if one.verdict.verdict == "unchanged" and one.head == one.branch]
-    return landed_of(same, snapshot.repo, snapshot.tip)
+def _cautions(snapshot: Snapshot, settled: Sequence[Decision], terms: Terms) -> tuple[Problem, ...]:
+    """Return the warnings about files that already have the image."""
+    return tuple(
+        caution
+        for one in _unchanged(settled)
+        if one.kind
+        for caution in file_cautions(snapshot.files, one.subscription, one.kind, one.candidate, terms)
+    )
+
+
+def _unchanged(settled: Sequence[Decision]) -> list[Decision]:
+    return [one for one in settled if one.verdict == "unchanged" and one.head == one.branch]
+
+
+def _of_earlier_run(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Commit, ...]:
+    """Return the branch's newest commit if its trailers say that an earlier run has written one of these builds."""
+    lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
+    lines += [line.partition("@")[0] for line in lines]  # the target of another Application may take the digest, too
+    found = []
+    for one in settled:
+        tag, digest = one.candidate.tag, one.candidate.digest
+        image = replace(one.subscription.entry.image, tag=tag, digest="" if tag else digest)
+        key = one.subscription.application.key
+        same = one.verdict == "unchanged" and one.head == one.branch
+        if same and {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
+            found.append(key)
+    if not found:
+        return ()
+    apps = tuple(sorted(set(found)))
+    return (Commit(snapshot.repo, snapshot.branch, snapshot.branch, snapshot.tip, "", (), apps, already_there=True),)

@@ -14,6 +14,7 @@ from typing import Any
 from task.annotations.application import is_application, parse_application
 from task.annotations.flux import is_helm_release, subscribe_helm_release
 from task.annotations.image_updater import configure, is_image_updater
+from task.annotations.image_updater_config import is_config
 from task.annotations.narrow import Narrow, check_selector, considered
 from task.annotations.subscription import Scope, subscribe
 from task.deciding.job import Job
@@ -21,7 +22,7 @@ from task.errors import Malformed
 from task.image import parse_image_list, split_image_list
 from task.landing.ports import World
 from task.model import Application, Entry, Found, Image, Problem, Subscribed
-from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_warnings
+from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
 
 # The repository, branch and path of a file in a Git work tree; None for a file outside of one.
 Locate = Callable[[str], tuple[str, str, str] | None]
@@ -39,6 +40,8 @@ class Discovered:
     generated: int = 0  # Applications that they generate
     templates: tuple[Application, ...] = ()  # templates of ApplicationSets that could not be rendered
     read: int = 0  # Applications and HelmReleases, whether they have annotations or not
+    updaters: int = 0  # ImageUpdaters
+    updater_config: Found | None = None  # AIU's ConfigMap
 
 
 def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Discovered:
@@ -48,12 +51,21 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     updaters: list[Found] = []
     problems: list[Problem] = []
     templates: list[Application] = []
+    config: Found | None = None
     generated: list[str] = []  # for each Application, the ApplicationSet that generates it
     for manifest in manifests:
         kind = manifest.item.get("kind")
         if manifest.problem:
-            told = (manifest.problem, manifest.hint, manifest.severity)
-            problems.append(Problem(manifest.subject, "source", *told, exit=manifest.exit, advice=manifest.advice))
+            problem = Problem(
+                application=manifest.subject,
+                rule="source",
+                message=manifest.problem,
+                hint=manifest.hint,
+                severity=manifest.severity,
+                exit=manifest.exit,
+                advice=manifest.advice,
+            )
+            problems.append(problem)
         elif kind == "Application" and (app := _application(manifest, scope, problems)):
             generated += [manifest.generated_by] if manifest.generated_by and not manifest.template else []
             known = applications.get(app.key)
@@ -63,13 +75,17 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
                 applications[app.key] = app
         elif kind == "ImageUpdater":
             updaters.append(manifest)
+        elif kind == "ConfigMap" and is_config(manifest.item):
+            config = config or manifest
         elif kind == "HelmRelease" and (release := _helm_release(manifest, locate)):
             releases.setdefault(release.application.key, release)
     apps = tuple(applications.values())
     if updaters:
         ours = [one for one in updaters if is_image_updater(one.item)]
         items, origins = [one.item for one in ours], [one.origin for one in ours]
-        apps, more = configure(apps, items, scope.defaults.argocd_namespace, origins)
+        # A cluster is asked only for what the narrowing options leave.
+        complete = scope.narrow == Narrow()
+        apps, more = configure(apps, items, scope.defaults.argocd_namespace, origins, complete=complete)
         problems += more
     annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
     return Discovered(
@@ -81,6 +97,8 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
         len(generated),
         tuple(app for app in templates if considered(app, scope.narrow)),
         len(apps) + len(releases),
+        len(updaters),
+        config,
     )
 
 
@@ -106,7 +124,14 @@ def _application(manifest: Found, scope: Scope, problems: list[Problem]) -> Appl
         app = parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
         return replace(app, generated_by=manifest.generated_by) if manifest.generated_by else app
     except Malformed as error:
-        problems.append(Problem("", "source", f"{manifest.origin}: {error.message}", error.hint, "warning"))
+        problems.append(
+            Problem(
+                rule="source",
+                message=f"{manifest.origin}: {error.message}",
+                hint=error.hint,
+                severity="warning",
+            )
+        )
         return None
 
 
@@ -189,11 +214,15 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     strict = job.intent is not None
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
     unknown = unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing)
-    problems = found.problems + unknown
+    problems = found.problems
+    if not (found.read or found.templates or skipped):  # then the run has nothing to do because of broken files
+        problems = tuple(replace(one, severity="error") if one.exit and not one.advice else one for one in problems)
+    problems += unknown
     if job.intent:
         return seen, problems
     # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.
     whole = not (narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
-    problems += untracked_warnings(counted, untracked(counted, job.images), whole=whole)
+    left = untracked(counted, job.images)
+    problems += untracked_problems(counted, left, whole=whole, required=job.require_match)
     return seen, problems + unread_keys(counted, job.images)

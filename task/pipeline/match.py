@@ -27,7 +27,8 @@ from task.model import (
     Subscription,
     Verdict,
 )
-from task.pipeline.overlooked import FEW, Seen, about_others
+from task.pipeline.overlooked import Seen, about_others
+from task.text import FEW
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,26 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
         for flaw in one.flaws:
             severity: Literal["error", "warning"] = "error" if flaw.severity == "error" else "warning"
             if flaw.severity != "info":
-                told = Problem(one.application.key, flaw.rule, flaw.message, flaw.hint, severity, flaw.key, flaw.value)
+                told = Problem(
+                    application=one.application.key,
+                    rule=flaw.rule,
+                    message=flaw.message,
+                    hint=flaw.hint,
+                    severity=severity,
+                    key=flaw.key,
+                    value=flaw.value,
+                )
                 problems.append(told)
     for name in images:
         if name not in known:
             hint = "name an alias of the annotation image-list, or the image as it is written there"
-            problems.append(Problem("", "annotation", f"--image {name}: none of these Applications has it", hint))
+            problems.append(
+                Problem(
+                    rule="annotation",
+                    message=f"--image {name}: none of these Applications has it",
+                    hint=hint,
+                )
+            )
     return Matched(tuple(asks), (), tuple(problems))
 
 
@@ -130,7 +145,15 @@ def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
 
 def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Decision | None, Problem | None]:
     """Return a decision for an error, a problem if the entry is unreadable, or a warning."""
-    problem = Problem(app.key, flaw.rule, flaw.message, flaw.hint, "warning", flaw.key, flaw.value)
+    problem = Problem(
+        application=app.key,
+        rule=flaw.rule,
+        message=flaw.message,
+        hint=flaw.hint,
+        severity="warning",
+        key=flaw.key,
+        value=flaw.value,
+    )
     if flaw.severity == "info":
         return None, None
     if flaw.severity == "warning":

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from task.annotations.known_keys import differ, doubts
 from task.annotations.narrow import Narrow, considered, is_glob
+from task.errors import Exit
 from task.image import parse_image_list
 from task.model import Application, Entry, Image, Problem, Subscribed
-from task.text import and_more
+from task.text import FEW, and_more
 
-FEW = 5  # how many Applications a warning names
 LETTERS = 2  # how many letters of a misspelt name may differ
 
 
@@ -68,7 +68,15 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
         if app.key in takes or not app.annotations.get("image-list"):
             singly += [
-                Problem(app.key, "annotation", why.message, why.hint, "warning", key, app.annotations[key])
+                Problem(
+                    application=app.key,
+                    rule="annotation",
+                    message=why.message,
+                    hint=why.hint,
+                    severity="warning",
+                    key=key,
+                    value=app.annotations[key],
+                )
                 for key, why in unread
             ]
         elif unread:
@@ -87,10 +95,10 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
         first.setdefault(app, key)
     if not first:
         return ()
-    named = and_more([f"{app} ({key})" if key else app for app, key in sorted(first.items())], FEW)
+    named = and_more([f"{app} ({key})" if key else app for app, key in sorted(first.items())])
     many = f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
     hint = "image-update lint shows each of them, and what to write"
-    return (Problem("", "annotation", f"{many} {what}: {named}", hint, "warning"),)
+    return (Problem(rule="annotation", message=f"{many} {what}: {named}", hint=hint, severity="warning"),)
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
@@ -104,8 +112,8 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     return tuple(image for image in left.values() if not any(_last_part(image) in text for text in unreadable))
 
 
-def untracked_warnings(seen: Seen, images: Sequence[Image], *, whole: bool) -> tuple[Problem, ...]:
-    """Return a warning for each of these untracked images, with the nearest tracked one.
+def untracked_problems(seen: Seen, images: Sequence[Image], *, whole: bool, required: bool) -> tuple[Problem, ...]:
+    """Return a warning for each of these untracked images, with the nearest tracked one; an error if it is `required`.
 
     `whole`: all considered Applications have been read, so tracked images can be counted.
     """
@@ -125,8 +133,20 @@ def untracked_warnings(seen: Seen, images: Sequence[Image], *, whole: bool) -> t
             way = "name the image as image-list names it"
         else:
             way = "no image is tracked at all: check --applications and what narrows it"
-        found.append(Problem("", "untracked", f"no Application tracks {image.name}", way, "warning"))
+        found.append(untracked_problem(f"no Application tracks {image.name}", way, required=required))
     return tuple(found)
+
+
+def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
+    """Return a warning, or with `--require-match` the error with its exit code."""
+    code = int(Exit.NOTHING_UPDATED) if required else 0
+    return Problem(
+        rule="untracked",
+        message=message,
+        hint=hint,
+        severity="error" if required else "warning",
+        exit=code,
+    )
 
 
 def _nearest(image: Image, tracked: dict[str, Image]) -> list[Image]:
@@ -164,7 +184,14 @@ def unknown_names(
             hint = f"there is one, but {narrowing} leaves it out"
         elif near := [] if wild else _alike(name, (*here, *outside)):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
-        found.append(Problem("", "source", message, hint, "warning" if wild and not strict else "error"))
+        found.append(
+            Problem(
+                rule="source",
+                message=message,
+                hint=hint,
+                severity="warning" if wild and not strict else "error",
+            )
+        )
     return tuple(found)
 
 

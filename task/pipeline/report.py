@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from task import shutdown
+from task.deciding.cautions import cautions, first_tags, not_merged, without_request
 from task.deciding.job import Job, Outcome
+from task.errors import Exit
 from task.model import Problem, Report
 from task.output.outcome import exit_code
-from task.pipeline.cautions import cautions, not_merged, without_request
 from task.pipeline.match import Matched
-from task.pipeline.overlooked import Seen, untracked
+from task.pipeline.overlooked import Seen
 
 
 def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Return the report, in a fixed order: by Application, then by alias."""
-    sources = {ask.subscription.identity: ask.source for ask in matched.asks if ask.source}
+    sources = {ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted}
     decisions = tuple(
         sorted(
             (
@@ -25,14 +26,23 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
             key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),
         )
     )
-    written = dict.fromkeys(one.candidate for one in decisions if one.verdict.verdict == "update")
+    written = dict.fromkeys(one.candidate for one in decisions if one.verdict == "update")
     errors = tuple(
-        Problem(one.subscription.application.key, one.verdict.rule, one.verdict.because, one.verdict.hint)
+        Problem(application=one.subscription.application.key, rule=one.rule, message=one.because, hint=one.hint)
         for one in decisions
-        if one.verdict.verdict == "error"
+        if one.verdict == "error"
     )
-    unmatched = job.require_match and bool(untracked(seen, job.images) or (job.promotion and not decisions))
-    code = exit_code(decisions, problems, require_update=job.require_update, unmatched=unmatched)
+    code = exit_code(decisions, problems)
+    if job.require_update and not (code or written):
+        code, hint = Exit.NOTHING_UPDATED, "the decisions say why; leave out --require-update if that is no failure"
+        problems += (
+            Problem(
+                rule="require-update",
+                message="--require-update: nothing was updated",
+                hint=hint,
+                exit=int(code),
+            ),
+        )
     return Report(
         command=job.command,
         images=job.images or tuple(written),
@@ -44,7 +54,9 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
                 (
                     *errors,
                     *problems,
-                    *cautions(decisions, done.strays),
+                    *sorted(done.cautions, key=lambda one: one.application),
+                    *cautions(decisions),
+                    *(first_tags(decisions) if job.dry and not job.intent else ()),
                     *without_request(decisions, job),
                     *not_merged(decisions, done.commits, job),
                 )
@@ -53,4 +65,5 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
         waiting=tuple(sorted(done.waiting, key=lambda one: (one.application, one.alias, one.head, one.tag))),
         exit=shutdown.code() or int(code),
         dry=job.dry,
+        earlier=done.earlier,
     )

@@ -7,7 +7,7 @@ The pipeline reaches the outside only through `World`. All decisions are made by
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from task import shutdown
@@ -18,12 +18,13 @@ from task.landing.live import patch
 from task.landing.ports import Batch, World
 from task.model import Decision, Problem, Report, Timings
 from task.pipeline.atomic import without_the_broken
-from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
+from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import deliver
 from task.pipeline.discover import discover
 from task.pipeline.match import Matched, match_images
 from task.pipeline.overlooked import Seen
 from task.pipeline.report import report
+from task.threads import in_threads
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,14 @@ After = Callable[[Delivered, World], Ended]
 def run(
     job: Job,
     world: World,
-    until_told: ExitStack,
+    shielded: ExitStack,
     match: Match = match_images,
     after: After = lambda _delivered, _world: Ended(),
 ) -> Report:
     """Do the whole job, and return its report. `plan` is the same with predictions instead of pushes.
 
-    The caller leaves `until_told` once the report has reached its readers. Until then, no signal can lose it.
+    A shield against signals is put into `shielded`. The caller closes it once the report is published: until then, no
+    signal can lose the report.
     """
     began = world.now()
     seen, problems = discover(job, world)
@@ -71,7 +73,7 @@ def run(
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
     # From now on, a signal only ends the waits early: the report still says what landed.
-    until_told.enter_context(shutdown.shield())
+    shielded.enter_context(shutdown.shield())
     done = done.plus(deliver_all(matched, job, world))
     landed_at = world.now()
     ended = after(Delivered(job, seen, matched, done, began), world)
@@ -85,26 +87,21 @@ def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
     """Decide and land everything. Several repositories are handled at the same time; live Applications come last."""
     groups = by_login(by_repository(matched, job), world)
     done = Outcome()
-    for outcome in at_once(lambda asks: deliver_repository(asks, job, world), groups):
+    for outcome in in_threads(lambda asks: deliver_repository(asks, job, world), groups, AT_ONCE):
         done = done.plus(outcome)
     return done if job.only else done.plus(patch(matched.live, job, world))
 
 
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     """Decide and land everything for one repository, branch by branch. A failure affects no other repository."""
-    refused = [decision for ask in asks if (decision := settled_without_git(ask, job.terms))]
-    if len(refused) == len(asks):  # Git cannot change any of these, so it is not read
-        return Outcome(tuple(refused))
+    settled = [decision for ask in asks if (decision := settled_without_git(ask, job.terms))]
+    if len(settled) == len(asks):  # Git cannot change any of these, so it is not read
+        return Outcome(tuple(settled))
     try:
-        repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
+        with closing(world.repository(asks[0].subscription.repo, asks[0].subscription)) as repository:
+            done = Outcome()
+            for base, members in by_branch(repository, asks).items():
+                done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
+            return done
     except TaskError as error:
         return failed_asks(asks, error, job.terms)
-    try:
-        done = Outcome()
-        for base, members in by_branch(repository, asks).items():
-            done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
-        return done
-    except TaskError as error:
-        return failed_asks(asks, error, job.terms)
-    finally:
-        repository.close()

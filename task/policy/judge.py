@@ -35,9 +35,12 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
         return Verdict("unchanged", "same", f"Git already says {version_of(current)}")
     # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
     # an update may be a downgrade: if 2.0.0 runs, ~1.0 picks 1.0.5. AIU never compares with the running tag.
-    comparable = current.tag and current.tag != image.tag and objection(current.tag, policy) is None
-    if comparable and not allow_downgrade and (why := rules_of(policy).older(image.tag, current.tag)):
-        return Verdict("refuse", "not-newer", why)
+    for tag in () if allow_downgrade else (current.tag, *current.also):
+        comparable = tag and tag != image.tag and objection(tag, policy) is None
+        if comparable and (why := rules_of(policy).older(image.tag, tag)):
+            return Verdict(
+                "refuse", "not-newer", why if tag == current.tag else f"{why}, in another entry of the image"
+            )
     if policy.pin_digest and not image.digest:
         return Verdict("error", "registry", "pin-digest needs the digest and the event has none")
     was = f"replaces {version_of(current)}" if version_of(current) else "is the first tag written"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from task.model import Build, Meant, Memory, Policy, Reading, Written
+from task.model import Build, Image, Meant, Memory, Policy, Reading, Written
 from task.policy.strategies import rules_of
 from task.timestamps import epoch_seconds
 from task.urls import host_and_path
@@ -89,6 +89,27 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
         return f"a newer build was written: {version_of(newest) or 'unknown'}; {order.because}"
     replayed = rolled_back and version == version_of(newest)
     return f"{version} was written before and is no longer wanted: a replay changes nothing" if replayed else ""
+
+
+def alike(one: Written | Reading | Image, other: Written | Reading | Image) -> bool:
+    """Tell whether two have the same version. If both have a digest, it decides as well."""
+    return one.tag == other.tag and (not (one.digest and other.digest) or one.digest == other.digest)
+
+
+def gone_back(event: Written, policy: Policy, newest: Written, current: Reading, memory: Memory) -> str:
+    """Return why a promoted build is older than what the target has, or "" if it is not, or that is unknown.
+
+    `newest` was written at the source. If the source has another version now, it went back to an older one. If the
+    strategy orders tags, only it compares them.
+    """
+    if newest == Written() or alike(newest, event) or (rules_of(policy).ordered and event.tag != newest.tag):
+        return ""
+    target = memory.written if memory.written and alike(memory.written, current) else Written()
+    if compare(event.build, target.build, {}).relation == "newer":
+        return ""
+    if alike(newest, current) or compare(newest.build, target.build, {}).relation == "older":
+        return f"{version_of(current)} is newer: the source went back from {version_of(newest)} to {version_of(event)}"
+    return ""
 
 
 def version_of(what: Written | Reading | Meant) -> str:

@@ -19,15 +19,16 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     that a rollback skipped, until a newer tag is written. Without an identity, arrival decides, and nothing is kept.
     """
     known = event.build != Build()
-    this = Written(event.tag, event.digest, event.build)
     if rules_of(policy).ordered:
         older = rules_of(policy).older
         fence = tuple(version for version in memory.replaced if older(event.tag, version.partition("@")[0]))
         newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
-        kept = newest or (this if known and event.digest else None)
+        kept = newest or (event if known and event.digest else None)
         return replace(memory, written=kept, replaced=fence, deferred=None, rollback=None)
     others = tuple(version for version in memory.replaced if version != version_of(event))
-    return replace(memory, written=this if known else memory.written, replaced=others, deferred=None, rollback=None)
+    # What a rollback remembered without an identity tells nothing about an event that arrives later.
+    identified = memory.written if memory.written and memory.written.build != Build() else None
+    return replace(memory, written=event if known else identified, replaced=others, deferred=None, rollback=None)
 
 
 def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:

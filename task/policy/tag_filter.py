@@ -101,7 +101,7 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     """Return what to write instead of a value that is not `regexp:…`."""
-    if keyword.strip().lower() in {"regexp", "regex", "re"} and colon:
+    if keyword.strip().lower().startswith("re") and colon:  # no tag has a colon, so it is a misspelt `regexp:`
         return f"write regexp:{shortened(unwrapped(pattern))}"
     if keyword.strip().lower() == "glob":
         return f"globs are for ignore-tags; here write {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"

@@ -11,7 +11,7 @@ from task import shutdown
 from task.errors import RegistryAccessError, RegistryDownError, TaskError
 from task.http import Http, Limits, NoAnswerError, Response
 from task.registry import bearer_tokens
-from task.registry.challenge import Challenge, challenges, same_trust
+from task.registry.challenge import Challenge, challenges, may_be_asked, may_get_login
 from task.registry.docker_config import RegistryLogin
 from task.registry.endpoint import Endpoint
 from task.registry.refusal import no_answer, refused
@@ -159,7 +159,7 @@ class RegistryApi:
         basic = next((challenge for challenge in self._challenges if challenge.scheme == "basic"), None)
         if login and login.token and (bearer or basic):
             return bearer_tokens.bearer(login.token)
-        if basic and login and login.password and not (bearer and self._trusts(bearer)):
+        if basic and login and login.password and not (bearer and self._trusts(bearer, login)):
             return bearer_tokens.basic(login)
         return bearer_tokens.bearer(self._token(bearer, repository, login)) if bearer else {}
 
@@ -172,21 +172,37 @@ class RegistryApi:
             if known is not None and known.good:
                 return known.text
             realm = challenge.parameters.get("realm", "")
-            if not self._encrypted_enough(realm) or (login and not self._trusts(challenge)):
-                what = "the login is not sent there" if login else "that is not encrypted"
-                raise RegistryAccessError(
-                    f"registry {self.endpoint.name} sends us to {origin(realm)[:200]!r} for a token: {what}",
-                    hint="a registry's login goes to its own host or domain only, over https",
-                )
+            if refusal := self._refusal(challenge, login):
+                what, hint = refusal
+                message = f"registry {self.endpoint.name} sends us to {origin(realm)[:200]!r} for a token: {what}"
+                raise RegistryAccessError(message, hint=hint)
             wanted = {"service": challenge.parameters.get("service", ""), "scope": f"repository:{repository}:pull"}
             known = self._tokens[key] = bearer_tokens.fetch(self._server, realm, wanted, login)
             return known.text
 
-    def _trusts(self, challenge: Challenge) -> bool:
+    def _refusal(self, challenge: Challenge, login: RegistryLogin | None) -> tuple[str, str] | None:
+        """Return why the challenge's realm is not asked, and what to do, or None if it may be asked."""
+        realm = challenge.parameters.get("realm", "")
+        theirs = split(realm).host.strip("[]")
+        if login and not self._trusts(challenge, login):
+            hint = "a registry's login goes to its own host, over https"
+            if self._encrypted_enough(realm):
+                hint += (
+                    f"; if this is its token server, name it: --registry-credentials-for {theirs[:200]}, or an entry "
+                )
+                hint += "with the same login in Docker's config file"
+            return "the login is not sent there", hint
+        if not self._encrypted_enough(realm):
+            return "that is not encrypted", "let the registry name a token server with https"
+        if not login and not may_be_asked(split(self._base).host.strip("[]"), theirs):
+            return "that is a private address, and the registry is none", "let the registry name its token server"
+        return None
+
+    def _trusts(self, challenge: Challenge, login: RegistryLogin) -> bool:
         """Tell whether the registry's login may be sent to the challenge's realm."""
         realm = challenge.parameters.get("realm", "")
         ours, theirs = split(self._base).host.strip("[]"), split(realm).host.strip("[]")
-        return self._encrypted_enough(realm) and same_trust(ours, theirs)
+        return self._encrypted_enough(realm) and (theirs in login.hosts or may_get_login(ours, theirs))
 
     def _encrypted_enough(self, realm: str) -> bool:
         """Tell whether the realm is https, or http on the host of a registry that uses http itself."""

@@ -3,7 +3,7 @@
 Most registries follow Docker's documentation: GET realm?service=…&scope=… with the login as Basic authentication.
 These differ:
 - Docker Hub: the realm is another host (auth.docker.io). GHCR, GAR, Quay, Harbor, GitLab (/jwt/auth), Nexus and JFrog
-  (/v2/token) have it on their own host, GitLab often on a neighbour: registry.example.com → gitlab.example.com.
+  (/v2/token) have it on their own host, GitLab often on another: registry.example.com → gitlab.example.com.
 - ECR, and Nexus without its token realm, ask for Basic authentication and have no tokens.
 - ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000, and the secret is a refresh token. It
   is exchanged by POST (`grant_type=refresh_token`), and so is Docker's `identitytoken`.

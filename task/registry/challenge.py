@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 _PIECE = re.compile(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
 
-# Anybody may have a server under these domains, so a neighbour there is a stranger.
-_SHARED = frozenset(
-    (
-        "github.io", "gitlab.io", "githubusercontent.com", "pages.dev", "workers.dev", "trycloudflare.com",
-        "run.app", "web.app", "appspot.com", "firebaseapp.com", "herokuapp.com", "vercel.app", "netlify.app",
-        "azurewebsites.net", "cloudapp.net", "cloudapp.azure.com", "trafficmanager.net", "blob.core.windows.net",
-        "amazonaws.com", "compute.amazonaws.com", "elb.amazonaws.com", "s3.amazonaws.com", "cloudfront.net",
-        "digitaloceanspaces.com", "ondigitalocean.app", "onrender.com", "fly.dev", "railway.app", "ts.net",
-        "ngrok.io", "ngrok.app", "ngrok.dev", "ngrok-free.app", "nip.io", "sslip.io", "xip.io", "duckdns.org",
-        "svc.cluster.local", "cluster.local",
-    )
-)  # fmt: skip
-_SECOND_LEVEL = frozenset(["co", "com", "net", "org", "gov", "edu", "ac", "or", "ne", "go", "mil", "id", "me", "nom"])
-# Registries whose token server has another domain: (end of the registry's host, host of the token server).
+# Registries whose token server has another name, as their documentation says: (registry, token server), whole names.
 _PAIRS = (
-    ("registry-1.docker.io", "auth.docker.io"),
-    ("registry.hub.docker.com", "auth.docker.io"),
-    ("registry.connect.redhat.com", "sso.redhat.com"),
-    (".scw.cloud", "api.scaleway.com"),
+    (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
+    (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
+    (r"registry\.digitalocean\.com", r"api\.digitalocean\.com"),
+    (r"docker\.elastic\.co", r"docker-auth\.elastic\.co"),
+    (r"registry2\.balena-cloud\.com", r"api\.balena-cloud\.com"),
+    (r".+\.pkg\.coding\.net", r"auth\.pkg\.coding\.net"),
+    (r".+\.scw\.cloud", r"api\.scaleway\.com"),
+    (r".+\.aliyuncs\.com", r"dockerauth(?:-ee)?(?:\.[a-z]{2}-[a-z0-9-]+)?\.aliyuncs\.com"),
 )
+# GitLab's registry: registry.gitlab.example.com → gitlab.example.com, registry.example.com → gitlab.example.com.
+_GITLAB = re.compile(r"registry\.((?:[^.\s]+\.)+[^.\s]+) (?:gitlab\.)?\1")
 
 
 @dataclass(frozen=True)
@@ -51,29 +46,39 @@ def challenges(header: str) -> tuple[Challenge, ...]:
     return tuple(offered)
 
 
-def same_trust(registry: str, other: str) -> bool:
-    """Tell whether a registry's login may be sent to another host (both without ports).
+def may_get_login(registry: str, other: str) -> bool:
+    """Tell whether a registry's login may be sent to another host, although its user has not named it.
 
-    Allowed are the registry itself, a host of its domain (GitLab: registry.example.com → gitlab.example.com), and known
-    pairs. Otherwise anybody who can answer for a registry could name his own server as the realm, and get the login.
+    Both are without ports. Allowed are the registry itself and documented pairs. Otherwise anybody who can answer for a
+    registry could name his own server as the realm, and get the login.
     """
-    if registry == other:
-        return bool(other)
-    if any(registry.endswith(end) and other == host for end, host in _PAIRS):
+    pairs = any(re.fullmatch(one, registry) and re.fullmatch(theirs, other) for one, theirs in _PAIRS)
+    return bool(other) and (registry == other or pairs or bool(_GITLAB.fullmatch(f"{registry} {other}")))
+
+
+def may_be_asked(registry: str, other: str) -> bool:
+    """Tell whether a token server may be asked at all: a public registry must not send us to an address in our network.
+
+    Only addresses are looked at. Where a name leads to is known when it is used, and only then.
+    """
+    theirs = _address(other)
+    if registry == other or theirs is None or theirs.is_global:
         return True
-    if registry.replace(".", "").isdigit() or ":" in registry:  # an IP address has no domain
-        return False
-    parent = registry.partition(".")[2]
-    if not all(other.split(".")):
-        return False
-    return (_is_domain(other) and registry.endswith(f".{other}")) or (
-        _is_domain(parent) and (other == parent or other.endswith(f".{parent}"))
-    )
+    ours = _address(registry)
+    inside = ours is not None and not ours.is_global and ours.is_loopback == theirs.is_loopback
+    return inside and not theirs.is_link_local
 
 
-def _is_domain(name: str) -> bool:
-    """Tell whether one owner has all hosts below this name, as far as this is known without the public suffix list."""
-    labels = name.split(".")
-    if len(labels) < 2 or name in _SHARED:  # example.com
-        return False
-    return not (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL)  # co.uk
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a host is, if it is none by name. Resolvers take `127.1` and `0x7f.1` as addresses."""
+    host = host.strip("[]").rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return ipaddress.IPv4Address("127.0.0.1")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except OSError:
+            return None
+    return getattr(address, "ipv4_mapped", None) or address

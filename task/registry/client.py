@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from threading import Lock
 
+from task import shutdown
 from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text
 from task.http import Limits
@@ -18,9 +18,9 @@ from task.registry.endpoint import Endpoint, place_of
 from task.registry.facts import find
 from task.registry.logins import Logins
 from task.registry.manifest import Manifest
-from task.registry.parallel import each
 from task.registry.registries_conf import RegistryConf, parse_registries_conf
 from task.registry.repository import ImageRepository, Referrer, RegistryListLimits
+from task.threads import in_threads
 from task.urls import split
 
 _MOST_THREADS = 32
@@ -77,8 +77,9 @@ class Registry:
 
         # Each registry has its own limit on simultaneous requests, so each one gets some threads.
         hosts = {group[0].image.registry for group in groups.values()}
-        work = [partial(self._settle, group, answers) for group in groups.values()]
-        each(work, min(_MOST_THREADS, AT_ONCE * len(hosts)))
+        most = min(_MOST_THREADS, AT_ONCE * len(hosts))
+        in_threads(lambda group: self._settle(group, answers), list(groups.values()), most)
+        shutdown.check()  # after a signal, answers are errors
         self._save()
         return {question: answers[question] for question in questions}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -33,6 +33,7 @@ class RegistryLogin:
     identity: Secret = _NOTHING
     token: Secret = _NOTHING
     origin: str = ""  # where it was found, for messages
+    hosts: frozenset[str] = frozenset()  # for which its user has named it, without ports
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,12 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
         raise Malformed("names a credential helper that is not text")
+    given = {key: login for key, login in logins.items() if login is not None}
+    keys: dict[tuple[str, ...], list[str]] = {}
+    for key, login in given.items():
+        keys.setdefault(_revealed(login), []).append(key)
     return DockerConfig(
-        {key: login for key, login in logins.items() if login is not None},
+        {key: replace(login, hosts=hosts_of(keys[_revealed(login)])) for key, login in given.items()},
         {normal(key): name for key, name in helpers.items() if name},
         store,
     )
@@ -79,6 +84,11 @@ def best_key(keys: Mapping[str, Any], registry: str, repository: str) -> str | N
     name = normal(f"{registry}/{repository}")
     fitting = [key for key in keys if _covers(key, name)]
     return max(fitting, key=lambda key: ("*" not in key, key.count("/"), len(key)), default=None)
+
+
+def hosts_of(keys: Iterable[str]) -> frozenset[str]:
+    """Return the hosts in keys, without ports. A pattern is no host."""
+    return frozenset(split(f"//{normal(key)}").host.strip("[]") for key in keys if "*" not in key)
 
 
 def server_of(key: str) -> str:
@@ -120,6 +130,10 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     if not (password or identity or token):
         return None
     return RegistryLogin(user, Secret(password), identity, token, origin)
+
+
+def _revealed(login: RegistryLogin) -> tuple[str, ...]:
+    return (login.username, login.password.reveal(), login.identity.reveal(), login.token.reveal())
 
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import sh
 
 from task import shutdown
-from task.child_environment import child_environment
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
+from task.processes.environment import child_environment
 from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
 
@@ -99,6 +99,8 @@ def _run(
         raise RegistryDownError(
             f"{name} gave no login within {_PATIENCE[kind]} seconds", hint="run it again, or try it by hand"
         ) from None
+    except ValueError:  # sh had no word from the new process
+        raise RegistryDownError(f"{name} was killed before it could begin", hint="run it again") from None
     except (sh.ErrorReturnCode, OSError) as error:  # sh puts the command line and the output into the error's text
         shutdown.check()
         raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="try it by hand") from None

@@ -40,7 +40,7 @@ class Allowed:
 
     env: Collection[str] = ()  # variables for `env:`; registries.conf may name any
     execute: bool = False  # whether `ext:` is allowed, in registries.conf as well
-    namespace: str = ""  # the control plane's; its secrets are allowed, like those in the Application's namespace
+    namespace: str = ""  # the control plane's; every Application may name its pull secrets
 
 
 class Logins:
@@ -96,12 +96,16 @@ class Logins:
 
     def _check(self, source: CredentialSource, namespace: str) -> None:
         """Raise an error for a source that the owner of an Application must not name."""
-        # AIU v1.3 refuses secrets of other namespaces as well. AIU v0 uses any secret that its own account may read.
-        if source.kind in ("secret", "pullsecret") and source.namespace not in (namespace, self._allowed.namespace):
-            raise AnnotationError(
-                f"pull-secret names a secret of namespace {source.namespace}, the Application is in {namespace}",
-                hint="only secrets of the Application's own namespace and of Argo CD's are accepted",
-            )
+        if source.kind in ("secret", "pullsecret"):
+            # AIU v1.3 refuses secrets of other namespaces as well. AIU v0 uses any secret that its own account may
+            # read. A pull secret goes only to the registry that it names itself, but the text of a field would go to
+            # the registry that the Application's author chose.
+            shared = (self._allowed.namespace,) if source.kind == "pullsecret" else ()
+            if source.namespace not in (namespace, *shared):
+                raise AnnotationError(
+                    f"pull-secret names a secret of namespace {source.namespace}, the Application is in {namespace}",
+                    hint="name a secret of the Application's own namespace, or a pullsecret of Argo CD's",
+                )
         if source.kind == "env" and source.env not in self._allowed.env:
             raise RegistryError(
                 f"pull-secret: the variable {source.env[:100]!r} is not one that annotations may name",
@@ -128,7 +132,7 @@ class Logins:
         if self._secret is None:
             raise RegistryError(
                 f"{where} names {name}, and no cluster is available",
-                hint="read Applications from the cluster, or give the login by Docker's config file or options",
+                hint="read all Applications from the cluster, or give the login by Docker's config file or options",
             )
         try:
             data = self._secret(source.namespace, source.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
-from task.http import NoAnswerError, Response
+from task.http import NoAnswerError, Response, retry_after
 from task.registry.bearer_tokens import HOW_TO_LOG_IN
 from task.registry.docker_config import HUB, RegistryLogin
 
@@ -33,8 +33,8 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
     status, code = answer.status, _code(answer)
     shown = f"{status} {code}" if code else str(status)
     if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
-        later = answer.headers.get("Retry-After", "")[:40]
-        wait = f", and wants us to wait for {later} s" if later.isascii() and later.isdigit() else ""
+        later = retry_after(answer)
+        wait = "" if later is None else f", and wants us to wait for {later:.0f} s"
         hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
         return RegistryDownError(f"registry {name} limits the rate of requests ({shown}){wait}", hint=hint)
     if status >= 500:

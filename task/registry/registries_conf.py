@@ -6,13 +6,13 @@ It is as strict as AIU: an unknown key is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from task.annotations.credential_source import CredentialSource, parse_credential_source
 from task.errors import Malformed
-from task.yaml_events import parsed
+from task.yaml_events import NULL, DataBuilder, Reading, parsed
 
 _DEEPEST = 20
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[^\s?#@]*)?")
@@ -42,7 +42,10 @@ class RegistryConf:
 
 def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     """Return the entries of the file, in its order. Raises `Malformed`, which names the wrong entry."""
-    documents = parsed(text.removeprefix("\ufeff"), lambda events: list(_plain(events)))
+    documents = parsed(
+        text.removeprefix("\ufeff"),
+        lambda events: list(DataBuilder(Reading(_scalar, _key, deepest=_DEEPEST)).build(events)),
+    )
     if len(documents) > 1:
         raise Malformed("has more than one YAML document")
     data = documents[0] if documents and documents[0] is not None else {}
@@ -176,39 +179,11 @@ def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
             raise Malformed(f"{what}: unknown key {str(key)[:50]!r}", f"known are {', '.join(known)}")
 
 
-def _plain(events: Any) -> Iterator[Any]:
-    """Yield the documents as mappings, lists, texts and None. Raises `Malformed` for a duplicate key."""
-    stack: list[tuple[Any, list[Any]]] = []  # containers, each with the key whose value comes next
-    anchors: dict[str, Any] = {}
-    for event in events:
-        kind = type(event).__name__
-        made: Any
-        if kind in ("MappingEndEvent", "SequenceEndEvent"):
-            stack.pop()
-            continue
-        if kind == "AliasEvent":
-            made = anchors.get(event.anchor)
-        elif kind == "ScalarEvent":
-            empty = not event.style and event.value in ("", "~", "null", "Null", "NULL")
-            made = None if empty else event.value
-        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-            made = {} if kind == "MappingStartEvent" else []
-        else:
-            continue
-        if getattr(event, "anchor", None) and kind != "AliasEvent":
-            anchors[event.anchor] = made
-        container, pending = stack[-1] if stack else ({}, [])
-        if not stack:
-            yield made
-        elif isinstance(container, list):
-            container.append(made)
-        elif pending:
-            container[pending.pop()] = made
-        elif not isinstance(made, str) or made in container:
-            raise Malformed(f"key {str(made)[:50]!r} appears twice, or is not text")
-        else:
-            pending.append(made)
-        if kind in ("MappingStartEvent", "SequenceStartEvent"):
-            if len(stack) >= _DEEPEST:
-                raise Malformed(f"nested more than {_DEEPEST} levels deep")
-            stack.append((made, []))
+def _scalar(event: Any) -> Any:
+    return None if not event.style and event.value in NULL else event.value
+
+
+def _key(value: Any, known: Mapping[Any, Any]) -> str:
+    if not isinstance(value, str) or value in known:
+        raise Malformed(f"key {str(value)[:50]!r} appears twice, or is not text")
+    return value

@@ -13,9 +13,9 @@ from task import shutdown
 from task.errors import Exit, Malformed, RegistryDownError, RegistryError, TaskError
 from task.model import Question
 from task.registry.client import Registry
-from task.registry.parallel import each
 from task.registry.signature import ARTIFACTS, MOST, Layer, Signed, layers, signature_tag, signed
 from task.retry import until
+from task.threads import in_threads
 
 _AT_ONCE = 8
 _PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a signature is looked up again; the last one repeats
@@ -45,13 +45,9 @@ class Signatures:
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
         """Return for each image (with its digest) "" if it is signed, why it is not, or an error if that is unknown."""
-        answers: dict[Question, str | TaskError] = {}
-
-        def settle(question: Question) -> None:
-            answers[question] = self._settled(question)
-
-        each([partial(settle, question) for question in questions], _AT_ONCE)
-        return {question: answers[question] for question in questions}
+        answers = in_threads(self._settled, list(questions), _AT_ONCE)
+        shutdown.check()  # after a signal, answers are errors
+        return dict(zip(questions, answers, strict=True))
 
     def _settled(self, question: Question) -> str | TaskError:
         """Return the answer for one image. It is waited for only once in a run."""

@@ -13,6 +13,7 @@ from task.repository_config.globs import NameGlob, PathGlob
 from task.timestamps import epoch_seconds
 
 PATH = ".image-update/config"
+MISTAKEN = tuple(f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json"))  # names that people expect to be read
 
 
 @dataclass(frozen=True)

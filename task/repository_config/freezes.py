@@ -19,18 +19,20 @@ LONGEST_SCHEDULE = 100  # characters
 LONGEST_WINDOW = 366 * 86_400  # seconds
 _DURATION = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,3}")
+_ANY = re.compile(r"\*(?:/0*1)?", re.ASCII)
 _UNITS = (86_400, 3_600, 60)
 _EXAMPLE = '"0 18 * * 5" is 18:00 on each Friday: minute, hour, day, month, day of the week'
 
 
-def check_schedule(text: str) -> None:
-    """Raise `Malformed` if the text is not a schedule of five fields."""
+def schedule(text: str) -> str:
+    """Return the text. Raises `Malformed` if it is not a schedule of five fields."""
     if len(text) > LONGEST_SCHEDULE or len(text.split()) != 5:
         raise Malformed(f"{shortened(text, 50)!r} is not a schedule of five fields", _EXAMPLE)
     try:
         CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - only the syntax is checked
     except CronSimError as error:
         raise Malformed(f"{text!r} is not a schedule: {error}", _EXAMPLE) from error
+    return text
 
 
 def seconds_of(text: str) -> int:
@@ -73,4 +75,8 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
 def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
     """Yield when windows begin after a time, or before it. Yield nothing if none begins within fifty years."""
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
+    # A day must fit both day fields if one of them is `*`, else one of the two. For Argo CD's cron (robfig/cron 3.0),
+    # `*/2` is not `*`, but for the cron of Debian, which CronSim follows, it is.
+    _, _, day, _, weekday = schedule.split()
+    found.day_and = any(_ANY.fullmatch(item) for field in (day, weekday) for item in field.split(","))
     return (start.timestamp() for start in found)  # within one zone, `datetime` would compare local times

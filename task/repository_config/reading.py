@@ -9,11 +9,11 @@ from functools import lru_cache, partial
 from typing import TypeVar, get_args
 
 from task.editors.file_text import text_of
-from task.editors.yaml.tree import Document, Node, pairs, parse, resolved
+from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
 from task.model import Files, Grouping, Wishes
-from task.repository_config.config import EVERYTHING, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
-from task.repository_config.freezes import check_schedule, seconds_of, zone_of
+from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
+from task.repository_config.freezes import schedule, seconds_of, zone_of
 from task.repository_config.globs import name_glob, path_glob
 from task.templates.trailers import KEY as TRAILER_KEY
 from task.text import is_address, is_name, shortened
@@ -35,13 +35,20 @@ _REQUESTS = (*_FLAGS, "group", *_LISTS)
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
-_OURS = ("application",)  # trailers that each commit has; the case of a key does not matter
+_OURS = ("application", "promoted-from")  # trailers that each commit has; the case of a key does not matter
 _NOTHING: Mapping[str, Node] = {}
+NOT_READ = "is not read: the config is the file"
 _WAY_OUT = "--no-repository-config leaves the file out of a run"
 
 
 def config_in(files: Files) -> RepositoryConfig:
-    """Return the config in a snapshot. Raises TargetError, which names the file and the line."""
+    """Return the config in a snapshot. Raises TargetError, which names the file and the line.
+
+    A file that people take for the config is an error, because its reviews and freezes would have no effect.
+    """
+    for path in MISTAKEN:
+        if path in files and files[path].mode != "040000":
+            raise TargetError(f"{NOT_READ} {PATH}", hint=f"rename it to {PATH}, or delete it; {_WAY_OUT}", subject=path)
     if PATH not in files or files[PATH].mode == "040000":  # a folder of state files is not a config
         return NO_CONFIG
     try:
@@ -94,6 +101,7 @@ def _document(text: str) -> Document:
             hint = "indent with spaces, as YAML wants it"
             raise TargetError(f"line {found[1]}: a tab indents the line", hint=hint) from error
         raise TargetError(error.message, hint="correct the YAML") from error
+    refuse_odd_breaks(tree)
     if not tree.documents or tree.documents[0].root.null:
         raise TargetError("line 1: the file says nothing", hint="write `version: 1` in its first line, or delete it")
     if len(tree.documents) > 1:
@@ -187,7 +195,7 @@ class _Reader:
             return self._try(checked, otherwise) if key in fields else otherwise
 
         return Freeze(
-            read("schedule", _schedule, ""),
+            read("schedule", schedule, ""),
             read("duration", seconds_of, 0),
             read("timeZone", zone_of, zone_of("UTC")),
             " ".join(read("reason", str, "").split()),
@@ -236,7 +244,7 @@ class _Reader:
         template = read(commit, "commit.", "template", self._path)
         if template:
             self._templates.setdefault(template, self._line(commit["template"]))
-        lists = {key: read(requests, "pullRequests.", key, self._labels_or_people) for key in _LISTS}
+        lists = {key: read(requests, "pullRequests.", key, partial(self._texts, most=MOST_ITEMS)) for key in _LISTS}
         return Wishes(
             author_name=read(commit, "commit.", "authorName", self._name),
             author_email=read(commit, "commit.", "authorEmail", self._address),
@@ -347,9 +355,6 @@ class _Reader:
         each = (self._try(partial(self._text_of, one, f"an entry of {what}"), "") for one in items)
         return tuple(dict.fromkeys(each))
 
-    def _labels_or_people(self, node: Node, what: str) -> tuple[str, ...]:
-        return self._texts(node, what, MOST_ITEMS)
-
     def _text_of(self, node: Node, what: str) -> str:
         found = resolved(self._document, node)
         if found.kind == "scalar" and found.style and not found.value.strip():
@@ -371,8 +376,3 @@ class _Reader:
 
     def _wrong(self, node: Node, what: str, hint: str) -> TargetError:
         return TargetError(f"line {self._line(node)}: {what}", hint=hint)
-
-
-def _schedule(text: str) -> str:
-    check_schedule(text)
-    return text

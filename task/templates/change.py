@@ -23,6 +23,7 @@ class Change:
     new_digest: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, if a template prints them
     build: Build = Build()  # of the new image
+    promoted_from: str = ""  # namespace/name of the Application that had the new version
 
     @property
     def old(self) -> str:

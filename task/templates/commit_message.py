@@ -51,11 +51,15 @@ def wants_labels(template: str | None) -> bool:
     return template is not None and ".Labels" in template
 
 
-def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = ()) -> Message:
-    """Return the whole message: the text, then the trailers `Image` and `Application`, and the given ones.
+def commit_message(
+    template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = (), lines: Sequence[str] = ()
+) -> Message:
+    """Return the whole message: the text, then our trailers, and the given ones.
 
-    A given trailer `Image` replaces our own. If a template fails while it runs, the default text is used, with a
-    warning, as in AIU. Raises Malformed for a template that does not parse, and for an invalid trailer key.
+    `lines` come after the text: what is no change of an image, so no template knows it. A given trailer `Image`
+    replaces our own. If a template fails while it runs, the default text is used, with a warning, as in AIU.
+
+    Raises Malformed for a template that does not parse, and for an invalid trailer key.
     """
     message = message_text(template, apps)
     images = [
@@ -65,9 +69,13 @@ def commit_message(template: str | None, apps: Sequence[AppChanges], trailers: S
         if not any(key == "Image" for key, _ in trailers)
     ]
     names = [f"{app.namespace}/{app.name}" for app in apps]
-    lines = trailer_lines((*_repeated("Image", images), *_repeated("Application", names), *trailers))
+    sources = [change.promoted_from for app in apps for change in app.changes if change.promoted_from]
+    own = (("Image", images), ("Application", names), ("Promoted-From", sources))
+    last = trailer_lines((*(one for key, values in own for one in _repeated(key, values)), *trailers))
     text = tidy(message.text) or EMPTY
-    return replace(message, text=f"{text}\n\n{lines}" if lines else f"{text}\n")
+    if lines:
+        text = tidy("\n".join((text, "", *map(one_line, lines[:MOST_LINES]))))
+    return replace(message, text=f"{text}\n\n{last}" if last else f"{text}\n")
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
@@ -110,7 +118,8 @@ def _subject(apps: Sequence[AppChanges]) -> str:
 
 def _line(change: Change) -> str:
     name, old, new = _words(change)
-    return f"updates image {name} tag '{old}' to '{new}'"
+    source = f", promoted from {one_line(change.promoted_from)}" if change.promoted_from else ""
+    return f"updates image {name} tag '{old}' to '{new}'{source}"
 
 
 def _shared_lines(apps: Sequence[AppChanges]) -> list[str]:

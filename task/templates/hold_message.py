@@ -35,11 +35,11 @@ def hold_message(
 ) -> Message:
     """Return the message: subject, one line for each image, trailers.
 
-    If an image changes and the user has a template, the template makes the whole message, as for any update.
+    If an image changes and the user has a template, the template makes subject and text, as for any update.
     """
     changing = [app for app in apps if app.changes]
     if template is not None and changing:
-        return commit_message(template, changing, trailers)
+        return commit_message(template, changing, trailers, lines)
     body = [one_line(line) for line in lines[:MOST_LINES]]
     if changing:  # take the trailers, the last paragraph, from the message that an update would have
         last = commit_message(None, changing, trailers).text.rstrip("\n").rpartition("\n\n")[2] + "\n"

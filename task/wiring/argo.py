@@ -14,10 +14,12 @@ from task.applications.cluster import ClusterManifests
 from task.argocd.api import ArgoCDApi
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.connection import Connection, parse_headers
+from task.argocd.owners import parent_takes_back, set_of, set_takes_back
 from task.argocd.repo_access import plan_of, settings_of
 from task.argocd.repo_secrets import RepoCredentials
+from task.argocd.rollout_view import parent_of
 from task.argocd.rollouts import LIMITS, RolloutApi
-from task.errors import Malformed, TaskError, UsageError
+from task.errors import Malformed, SourceError, TaskError, UsageError
 from task.git.access import Plan
 from task.http import Limits
 from task.kubernetes.access import cluster_access
@@ -161,6 +163,27 @@ class Argo:
         except TaskError:
             return ""
 
+    def project(self, name: str) -> Mapping[str, Any]:
+        """Return an AppProject, or {} if it may not be read."""
+        try:
+            return self.api().project(self._settings.sources.argocd_namespace, name)
+        except SourceError:
+            return {}
+
+    def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
+        """Return who takes back a change of this field of a live Application, or "" if nobody is known to."""
+        metadata = item["metadata"]
+        try:
+            if owner := set_of(item):
+                found = self.api().application_set(metadata["namespace"], owner)
+                return f"ApplicationSet {owner}" if set_takes_back(found, metadata["name"], field) else ""
+            if parent := parent_of(item, self._settings.sources.argocd_namespace):
+                taken = parent_takes_back(self.api().get_application(*parent), item, field)
+                return f"Application {'/'.join(parent)}" if taken else ""
+        except SourceError:  # it may not be read
+            pass
+        return ""
+
     def live(self) -> LiveApplications:
         """Return live Applications for patches: through Kubernetes if it can be reached."""
         return self._live()
@@ -194,7 +217,10 @@ class Argo:
         return found.secret if found else ""
 
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
-        secrets, app = self.secrets(), sub.application
+        app = sub.application
+        if app.origin != self.kind:  # from a file, which may claim any namespace and project
+            return None
+        secrets = self.secrets()
         if sub.credentials.startswith("secret:"):
             return secrets.named(sub.credentials, sub.repo, app.namespace, app.project)
         return secrets.repository(sub.repo, app.project)

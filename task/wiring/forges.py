@@ -10,7 +10,7 @@ from task.forges.address import Known
 from task.forges.github_commits import GitHubCommits
 from task.forges.opened import Forges, RepositoryDeployments, RequestComments
 from task.forges.places import compare_url, forge_option, known_to
-from task.forges.tokens import ForgeTokenOptions, Tokens
+from task.forges.tokens import ForgeTokenOptions, Tokens, check_token_file
 from task.git.environment import Login
 from task.git.names import rewritten
 from task.landing.ports import Forge
@@ -22,13 +22,16 @@ Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 
 
 class ForgeClients:
-    """The forges of one run."""
+    """The forges of one run. Raises `UsageError` at once for a wrong `--forge`, or if the token's file is not there."""
 
     def __init__(
         self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack, logins: Logins
     ) -> None:
         self._settings, self._environ, self._log, self._opened, self._logins = settings, environ, log, opened, logins
         self._forges: Callable[[], Forges] = once(self._open)
+        self._forge = _forge(settings.forge.forge)
+        if settings.forge.forge_token_file:
+            check_token_file(settings.forge.forge_token_file)
 
     def of(self, repo: str) -> Forge:
         """Return the repository's forge."""
@@ -67,8 +70,7 @@ class ForgeClients:
         return rewritten(repo, self._settings.transport.rewrite_url)
 
     def _open(self) -> Forges:
-        given = self._settings.forge
-        forge = _forge(given.forge)
+        given, forge = self._settings.forge, self._forge
         tokens = Tokens(
             ForgeTokenOptions(
                 given.forge_token_file, given.forge_username, forge, self._settings.access.git_credentials_url

@@ -19,7 +19,7 @@ from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.once import once
 from task.output.log import Log
-from task.process_bounds import SPARE, Bounds
+from task.processes.bounds import SPARE, Bounds, memory_of_step
 from task.settings import GIT_SECRETS, AccessOptions, CommitOptions, Settings
 from task.urls import without_login
 
@@ -51,7 +51,9 @@ class GitClients:
             configured=reached.git_config,
             stall=given.stall_timeout,
             patience=min(20.0, given.deadline),
-            bounds=Bounds(seconds=given.deadline + self._settings.verify.verify_timeout + SPARE),
+            bounds=Bounds(
+                memory=memory_of_step(), seconds=given.deadline + self._settings.verify.verify_timeout + SPARE
+            ),
             log=lambda sentence: _of_git(sentence, self._log),
         )
         self._opened.callback(client.close)

@@ -72,7 +72,7 @@ class RepositoryWithProgress:
 
     def __init__(self, repository: Repository, name: str, phase: Phase) -> None:
         self._repository, self._name, self._phase = repository, name, phase
-        self.read_more, self.close = repository.read_more, repository.close
+        self.close = repository.close
 
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that HEAD names."""
@@ -83,6 +83,11 @@ class RepositoryWithProgress:
         """Return the files at the tip of the branch."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.snapshot(branch, places, heads)
+
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """Return more places, at the commit of a snapshot."""
+        with self._phase(f"fetching {self._name}"):
+            return self._repository.read_more(snapshot, places)
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
         """Return the files at the tip of a head branch."""
@@ -114,10 +119,12 @@ class RepositoryWithProgress:
         with self._phase(f"reading the history of {self._name}"):
             return self._repository.earlier(branch, path, limit)
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """Return the last versions of each file."""
+    def written(
+        self, branch: str, pages: Sequence[Collection[str]], most: int
+    ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
+        """Yield the last versions of the files of each page."""
         with self._phase(f"reading the history of {self._name}"):
-            return self._repository.written(branch, paths, most)
+            yield from self._repository.written(branch, pages, most)
 
     def branches(self, beginnings: Collection[str]) -> Sequence[str]:
         """Return the names of all branches with one of these prefixes."""

@@ -15,6 +15,7 @@ from task.output.log import Log
 from task.registry.api import LIMITS
 from task.registry.client import Registry, Ways, read_registries_conf
 from task.registry.config_files import password_of
+from task.registry.docker_config import hosts_of
 from task.registry.keyless import Keyless
 from task.registry.logins import Allowed, Logins, RegistryLoginOptions
 from task.registry.signatures import Check, Signatures
@@ -144,9 +145,10 @@ def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptio
     if not given.registry_credentials_for:  # the owner of an Application chooses the registry
         raise UsageError(
             "a registry's password is given, but not for which registry",
-            hint="name it: name it: --registry-credentials-for ghcr.io, or ghcr.io/acme",
+            hint="name it: --registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
-    return RegistryLoginOptions(login, given.registry_credentials_for)
+    named = given.registry_credentials_for
+    return RegistryLoginOptions(replace(login, hosts=hosts_of(named)), named)
 
 
 def _text(path: str, option: str) -> str:

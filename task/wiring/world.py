@@ -1,4 +1,4 @@
-"""Settings → World: the only place that constructs clients. A client is made when it is first used."""
+"""Settings → World: the clients of one run. Most of them are made when they are first used."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import random
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from typing import Any
 
 from task import shutdown
 from task.after.follow import Follow
 from task.after.waiting import descent
 from task.annotations.subscription import Scope
+from task.applications import is_project
 from task.applications.work_tree import locate as find
+from task.argocd.signed_revisions import keys_wanted
 from task.deciding.job import Followed, Landed
 from task.errors import TaskError, UsageError
 from task.forges.opened import RepositoryDeployments, RequestComments
@@ -23,7 +26,7 @@ from task.once import once
 from task.output.log import Log
 from task.registry.client import Registry
 from task.settings import RegistryOptions, Settings
-from task.urls import without_login
+from task.urls import normal_url, without_login
 from task.wiring.application_sources import names_server, sources
 from task.wiring.applications import applications
 from task.wiring.argo import Argo
@@ -31,6 +34,9 @@ from task.wiring.forges import ForgeClients
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
 from task.wiring.registries import KeysOfResources, registry_of, signatures_of
+
+# The keys with which GitHub signs the commits of its API: the current one, and the one before 2024.
+OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
 
 
 class RealWorld(World):
@@ -57,16 +63,21 @@ class RealWorld(World):
         self._registry = once(self._open_registry)
         if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
             self._registry()  # fail at once if something given is wrong
-        self._lineage, self._lineage_lock = once(self._open_lineage), threading.Lock()
+        self._lineage = once(lambda: self._opened.enter_context(closing(Lineage(self._git.git()))))
+        self._lineage_lock = threading.Lock()
         self._keys = once(self._open_keys)
+        if settings.forge.forge or settings.forge.forge_token_file:
+            self._forges()  # fail at once if something given is wrong
         by_api = settings.commit.commit_through == "github"
+        self._signer = signers(settings.commit, self._git.git, self._opened)
         self._open = self._git.repository(
-            signers(settings.commit, self._git.git, self._opened),
+            self._signer,
             self._cluster.plan if self._cluster else None,
             (lambda repo: self._forges().commits(repo)) if by_api else None,
             lambda repo: self._forges().check_commits(repo),
         )
         self._follow = once(self._open_follow)
+        self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.signatures = signatures_of(settings, self._registry(), log) if settings.verify.wanted else None
 
     def _argo_if_needed(self) -> Argo | None:
@@ -91,7 +102,11 @@ class RealWorld(World):
     def applications(self) -> Iterable[Found]:
         """Yield the manifests of the Applications in question, of each source as its form says."""
         unsigned = self._git.repository(lambda: None, None)
-        return applications(self._settings, self._environ, unsigned, self._argo, self._scope, self._images)
+        for one in applications(self._settings, self._environ, unsigned, self._argo, self._scope, self._images):
+            if is_project(one.item):
+                self._projects[one.item["metadata"]["name"]] = one.item
+            else:
+                yield one
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out."""
@@ -136,21 +151,18 @@ class RealWorld(World):
             self._log("warning", f"the order of {new[:12]} and {old[:12]} is not known: {kin.why}")
         return str(kin.order)
 
-    def _open_lineage(self) -> Lineage:
-        found = Lineage(self._git.git())
-        self._opened.callback(found.close)
-        return found
-
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return what the registries say about images."""
         return self._registry().answer(questions)
 
     def _open_registry(self) -> Registry:
-        secrets = self._cluster.secrets if self._cluster else None
+        # A file may claim any namespace, so with files among the sources, no secret is read.
+        only_cluster = self._argo if set(sources(self._settings, self._environ)) == {"cluster"} else None
+        secrets = only_cluster.secrets if only_cluster else None
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
 
     def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """Return why signatures do not fit, as each Application's ImageUpdater requires them; "" if they do."""
+        """Check the signatures that each Application's ImageUpdater requires. Map each question to why it fails."""
         return self._keys()(questions)
 
     def _open_keys(self) -> KeysOfResources:
@@ -163,7 +175,7 @@ class RealWorld(World):
         return self._forges().of(repo)
 
     def check_forge(self, repo: str) -> None:
-        """Raise the error of `forge` for a repository on no host, without a connection."""
+        """Raise what `forge` would raise for an unknown Git host, without a request."""
         self._forges().check_host(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
@@ -181,6 +193,28 @@ class RealWorld(World):
     def page(self, application: Application) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
         return self._argo.page(application) if self._argo else ""
+
+    def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
+        """Return the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () for any."""
+        if subscription.target == "flux":  # it has no project
+            return ()
+        name, projects = subscription.application.project or "default", self._projects
+        if name not in projects and self._argo and self._argo.where:
+            projects[name] = self._argo.project(name)
+        url = normal_url(subscription.repo)
+        urls = [source.repo for source in subscription.application.sources if normal_url(source.repo) == url]
+        return next((keys for one in urls if (keys := keys_wanted(projects.get(name, {}), one))), ())
+
+    def signing_keys(self) -> tuple[str, ...]:
+        """Return the ids of the OpenPGP keys that sign the run's commits."""
+        if self._settings.commit.commit_through == "github":
+            return OF_GITHUB
+        signer = self._signer()
+        return signer.key_ids() if signer else ()
+
+    def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
+        """Return who takes back a change of a field of a live Application; "" if nobody is known."""
+        return self._argo.taken_back_by(manifest, field) if self._argo else ""
 
     def live(self) -> LiveApplications | None:
         """Return the live Applications, or None if Applications come neither from a cluster nor from Argo CD."""
@@ -254,7 +288,7 @@ class ShownWorld(RealWorld):
 
     def sleep(self, seconds: float) -> None:
         """Wait, and show why."""
-        with self._phase("waiting: others push to the same branch"):
+        with self._phase("waiting: others change the same branch or Application"):
             super().sleep(seconds)
 
 

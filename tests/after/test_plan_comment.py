@@ -27,9 +27,17 @@ JOB = Job("plan", (), SCOPE, Terms(), WORDING, dry=True, requests=LINKS, comment
 def test_it_says_who_would_take_the_build_and_why() -> None:
     plan = report(
         decision("unchanged", "same", name="c"),
-        replace(decision(name="b"), verdict=Verdict("refuse", "constraint", "1.1.0 is outside ~2")),
+        replace(decision(name="b"), judged=Verdict("refuse", "constraint", "1.1.0 is outside ~2")),
         decision(name="a"),
-        problems=(Problem("argocd/d", "annotation", "strange key", "write another", "warning"),),
+        problems=(
+            Problem(
+                application="argocd/d",
+                rule="annotation",
+                message="strange key",
+                hint="write another",
+                severity="warning",
+            ),
+        ),
         command="plan",
     )
     assert (
@@ -72,8 +80,8 @@ def evil(text: str) -> Report:
     app = Application(text, text, {}, ())
     one = decision()
     sub = replace(one.subscription, application=app)
-    one = replace(one, subscription=sub, verdict=Verdict("error", text, text, text))
-    return report(one, problems=(Problem(text, text, f"x{text}", text),), command="plan")
+    one = replace(one, subscription=sub, judged=Verdict("error", text, text, text))
+    return report(one, problems=(Problem(application=text, rule=text, message=f"x{text}", hint=text),), command="plan")
 
 
 def outside_code(shown: str) -> str:
@@ -99,8 +107,8 @@ def test_it_is_never_too_long_and_the_mark_is_whole(text: str, many: int, longes
 
 def test_a_login_in_a_url_is_not_shown() -> None:
     url = "https://jane:secret@git.example.com/x"
-    one = replace(decision(), verdict=Verdict("error", "source", f"see {url}"))
-    plan = report(one, problems=(Problem("", "source", url, url),), command="plan")
+    one = replace(decision(), judged=Verdict("error", "source", f"see {url}"))
+    plan = report(one, problems=(Problem(rule="source", message=url, hint=url),), command="plan")
     assert "secret" not in text_of(plan, JOB, MARK)
 
 

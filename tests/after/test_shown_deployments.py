@@ -64,7 +64,7 @@ def landed(
     one = decision(name=name, head=head)
     app = Application(space, name, {}, ())
     sub = replace(one.subscription, application=app)
-    return Landed(app, REPO, "a" * 40, (replace(one, subscription=sub, verdict=Verdict(verdict, "r", "so")),), request)  # type: ignore[arg-type]
+    return Landed(app, REPO, "a" * 40, (replace(one, subscription=sub, judged=Verdict(verdict, "r", "so")),), request)  # type: ignore[arg-type]
 
 
 def ended(name: str = "web", *, succeeded: bool = True) -> RolloutEnd:

@@ -24,7 +24,7 @@ def failing(scene: Story, meanwhile: Callable[[], object] = lambda: None, cause:
     def follow(landed: Sequence[Landed]) -> Followed:
         scene.follow = lambda _landed: Followed()  # of this run alone
         meanwhile()
-        problem = Problem("argocd/a", "rollout", cause, exit=6)
+        problem = Problem(application="argocd/a", rule="rollout", message=cause, exit=6)
         return Followed((problem,), tuple(Failure((one,), cause) for one in landed))
 
     scene.follow = follow
@@ -45,7 +45,7 @@ def test_a_failed_rollout_is_put_back_and_held() -> None:
     scene = failing(story("semver"))
     report = waited(scene, "1.1.0")
     assert report.exit == 6
-    assert [one.verdict.verdict for one in report.decisions] == ["update"]
+    assert [one.verdict for one in report.decisions] == ["update"]
     assert [one.rollback for one in report.commits] == [False, True]
     assert [(one.current.tag, one.candidate.version) for one in report.undone] == [("1.1.0", "1.0.0")]
     assert scene.value == "1.0.0"
@@ -93,7 +93,7 @@ def test_what_this_run_did_not_write_stays() -> None:
     scene = story("semver")
     scene.event("1.1.0")
     report = waited(failing(scene), "1.1.0")
-    assert [one.verdict.verdict for one in report.decisions] == ["unchanged"]
+    assert [one.verdict for one in report.decisions] == ["unchanged"]
     assert scene.value == "1.1.0"
     assert notes(report)[1] == ("warning", "not rolled back: this run wrote nothing there")
 
@@ -216,7 +216,7 @@ def test_a_rollback_never_overwrites_a_newer_build(builds: list[tuple[int, bool,
         before = scene.value
         report = waited(scene, f"b{number}", number)
         branch.before = {}
-        wrote = any(one.verdict.verdict == "update" for one in report.decisions)
+        wrote = any(one.verdict == "update" for one in report.decisions)
         undone = any(one.rollback for one in report.commits)
         assert undone == (fails and wrote and not landed)
         if undone:

@@ -91,3 +91,23 @@ def test_the_dry_source_is_what_people_edit() -> None:
 def test_what_is_no_application_is_malformed(item: dict[str, object]) -> None:
     with pytest.raises(Malformed):
         parse_application(item)
+
+
+def test_values_that_contain_themselves_or_are_endless_when_written_out_are_not_read() -> None:
+    itself: dict[str, object] = {}
+    itself["x"] = itself
+    bomb: object = "x" * 10
+    for _ in range(60):
+        bomb = [bomb, bomb]
+    for values in (itself, {"x": bomb}):
+        app = parse_application(
+            application(source={"repoURL": "r", "helm": {"valuesObject": values, "values": "a: 1"}})
+        )
+        assert app.sources[0].values == ""
+
+
+def test_the_values_are_kept_only_where_no_status_says_what_runs() -> None:
+    item = application(source={"repoURL": "r", "helm": {"values": "image: {tag: 1.0.0}"}})
+    assert parse_application(item).sources[0].values == "image: {tag: 1.0.0}"
+    item["status"] = {"summary": {"images": ["a:1"]}}
+    assert parse_application(item).sources[0].values == ""

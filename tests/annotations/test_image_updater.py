@@ -38,7 +38,7 @@ def ref(pattern: str = "web", *images: Any, **more: Any) -> dict[str, Any]:
 
 
 def annotated(*updaters: Any, **more: Any) -> tuple[dict[str, str], tuple[Problem, ...]]:
-    (done,), problems = configure([app(**more)], updaters)
+    (done,), problems = configure([app(**more)], updaters, complete=False)
     return dict(done.annotations), problems
 
 
@@ -143,7 +143,7 @@ def test_manifest_targets(targets: dict[str, Any], expected: dict[str, str]) -> 
 )
 def test_image_over_reference_over_global(world: Any, reference: Any, image: Any, expected: str) -> None:
     one = {**WEB, "commonUpdateSettings": {"allowTags": image, "updateStrategy": "digest"}}
-    whole = ref("web", one, commonUpdateSettings={"allowTags": reference})
+    whole = ref("web", one, commonUpdateSettings={"allowTags": reference, "updateStrategy": "latest"})
     found = said(updater(whole, commonUpdateSettings={"allowTags": world, "updateStrategy": "name"}))
     assert found.get("web.allow-tags", "") == expected
     assert found["web.update-strategy"] == "digest"
@@ -247,9 +247,10 @@ def test_another_namespace_in_the_spec_is_told(named: str, told: int) -> None:
 
 
 def test_own_annotations_are_replaced_and_only_ours_stay() -> None:
-    own = {"image-list": "x=nginx", "x.allow-tags": "any", "git-branch": "dev", "web.pin-digest": "true"}
+    ours = {"web.pin-digest": "true", "web.helm.image-digest": "image.digest"}
+    own = {"image-list": "x=nginx", "x.allow-tags": "any", "git-branch": "dev", **ours}
     found = said(updater(ref("web")), annotations=own)
-    assert found == {"image-list": "web=ghcr.io/acme/web", "web.pin-digest": "true"}
+    assert found == {"image-list": "web=ghcr.io/acme/web", **ours}
 
 
 def test_use_annotations_leaves_the_application_as_it_is() -> None:
@@ -283,6 +284,50 @@ def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
     own = {"pullrequest": "true", "web.pin-digets": "true", "web.allow-tag": "any"}
     found = said(updater(ref("web")), annotations=own)
     assert found == {"image-list": "web=ghcr.io/acme/web", "pullrequest": "true", "web.pin-digets": "true"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "hint"),
+    [
+        (ref("api"), "correct namePattern: 'api', or put"),
+        (ref("api-*"), "correct namePattern: 'api-*', or put"),
+        (ref("*", labelSelectors={"matchLabels": {"tier": "db"}}), "correct namePattern: '*', or its labelSelectors"),
+    ],
+)
+def test_a_reference_that_selects_nothing_is_told(reference: dict[str, Any], hint: str) -> None:
+    given = updater(ref("w*"), reference)
+    _, (told,) = configure([app(), app("api", "team")], [given], origins=["updater.yaml:1"])
+    message = "updater.yaml:1: ImageUpdater argocd/one, applicationRefs[1]: no Application in namespace 'argocd' fits"
+    assert (told.message, told.severity, told.field) == (message, "warning", ("spec", "applicationRefs", 1))
+    assert told.hint.startswith(hint)
+    assert configure([app()], [given], complete=False)[1] == ()  # narrowed: it may select what was left out
+
+
+def test_a_reference_that_a_better_one_leaves_nothing_is_not_told() -> None:
+    assert configure([app()], [updater(ref("*"), ref("web"))])[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "reference", "image", "told"),
+    [
+        ({"updateStrategy": "digest"}, {"allowTags": "any"}, None, "of the reference"),
+        ({"updateStrategy": "digest"}, None, {}, "of the image"),
+        (
+            {"updateStrategy": "digest"},
+            {"updateStrategy": "latest"},
+            {},
+            "of the image has no updateStrategy: here the outer latest",
+        ),
+        ({"updateStrategy": "digest"}, None, None, ""),
+        ({"updateStrategy": "semver"}, {}, {}, ""),
+        ({}, {}, {"updateStrategy": "digest"}, ""),
+    ],
+)
+def test_a_block_in_which_the_crd_stores_semver_is_told(spec: Any, reference: Any, image: Any, told: str) -> None:
+    given = [{"commonUpdateSettings": level} if level is not None else {} for level in (spec, reference, image)]
+    found, problems = annotated(updater(ref("web", {**WEB, **given[2]}, **given[1]), **given[0]))
+    assert [(told in one.message, one.advice) for one in problems] == [(True, True)] * bool(told)
+    assert found.get("web.update-strategy") in {"digest", "latest", "semver"}
 
 
 def test_an_application_that_no_resource_references_keeps_its_annotations() -> None:
@@ -462,10 +507,13 @@ NO_KEY: dict[str, Any] = {"imagesVerification": {"enabled": "true"}}
         (verification("s"), OFF, {}, ""),
         (OFF, {}, verification("i"), "i"),
         (NO_KEY, verification("r"), {}, "r"),
+        (verification("s"), {}, NO_KEY, "s"),  # each field for itself
+        (verification("s", enabled=False), {}, NO_KEY, "s"),
+        (verification("s", enabled=False), verification("r", enabled=None), {}, "r"),
         ({"imagesVerification": None}, {}, {}, ""),
     ],
 )
-def test_the_innermost_level_says_which_key_must_have_signed(
+def test_the_levels_are_merged_field_by_field_to_the_key_that_must_have_signed(
     spec: dict[str, Any], reference: dict[str, Any], image: dict[str, Any], secret: str
 ) -> None:
     given = updater(ref("web", {**WEB, **image}, **reference), namespace="team", **spec)
@@ -531,6 +579,7 @@ def requests_with(labels: Any) -> dict[str, Any]:
     [
         (requests_with(["deploy", " needs review "]), {}, ("deploy", "needs review")),
         (requests_with(["deploy"]), requests_with(["team"]), ("team",)),
+        (requests_with(["deploy", "deploy ", "team"]), {}, ("deploy", "team")),
         (requests_with(None), {}, ()),
     ],
 )

@@ -19,7 +19,7 @@ def test_which_prefixes_name_an_entry() -> None:
     "key",
     ["image-list", "git-branch", "allow-tags", "web.allow-tags", "team_api.helm.image-tag", "team/api.platforms",
      "cron.ignore-tags", "acme_cron.pin-digest", "web.tag-match", "tag-match", "manifests.image-name",
-     "web.plugin.image-spec", "pull-request", "write-back-source"],
+     "web.plugin.image-spec", "web.helm.image-digest", "pull-request", "write-back-source"],
 )  # fmt: skip
 def test_what_is_known(key: str) -> None:
     assert doubt(key, NAMES) is None

@@ -79,6 +79,13 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"allow-tags": "glob:x"}, "allow-tags"),
         ({"ignore-tags": "a,["}, "ignore-tags"),
         ({"image-list": "web=ghcr.io/acme/web:>"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:>=1.0,<2"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:>=1.0, <2, !=1.5"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:>=1.0,=1.5"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:1.x,2.x"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:1,*"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web,<2"}, "image-list"),
+        ({"image-list": "web=ghcr.io/acme/web:main,2", "web.update-strategy": "digest"}, "image-list"),
         ({"web.update-strategy": "semver:nonsense"}, "web.update-strategy"),
         ({"web.pin-digest": "perhaps"}, "web.pin-digest"),
         ({"write-back-method": "Git"}, "write-back-method"),
@@ -89,6 +96,8 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"web.helm.image-tag": "images[ 0 ].tag"}, "web.helm.image-tag"),
         ({"helm.image-tag": "images[0][1 ].tag"}, "helm.image-tag"),
         ({"web.helm.image-spec": "images[0 1]"}, "web.helm.image-spec"),
+        ({"web.helm.image-spec": "image", "web.helm.image-digest": "digest"}, "web.helm.image-digest"),
+        ({"web.helm.image-tag": "t", "web.helm.image-digest": "t"}, "web.helm.image-digest"),
         ({"web.helm.image-name": "images[ ].name"}, "web.helm.image-name"),
         ({"web.allow-tag": "regexp:^1"}, "web.allow-tag"),
         ({"ignore_tags": "latest"}, "ignore_tags"),
@@ -188,6 +197,19 @@ def test_a_broken_write_back_is_said_even_where_no_entry_can_be_read() -> None:
     assert errors(subscribed) == ["image-list", "write-back-method"]
 
 
+def test_only_the_rest_of_a_range_belongs_to_the_entry_before_it() -> None:
+    text = "a=acme/a:>=1.0,<2,b=acme/b:1.x, 3scale/apicast, acme/c, 1password/op"
+    one = subscribe(app({"image-list": text}))
+    assert [sub.entry.image.repository for sub in one.subscriptions] == [
+        "acme/b",
+        "3scale/apicast",
+        "acme/c",
+        "1password/op",
+    ]
+    (flaw,) = one.flaws
+    assert (flaw.text, flaw.hint) == ("a=acme/a:>=1.0", "join constraints with a blank: a=acme/a:>=1.0 <2")
+
+
 def test_one_broken_entry_leaves_the_others_alone() -> None:
     subscribed = subscribe(app({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"}))
     assert [sub.entry.alias for sub in subscribed.subscriptions] == ["a"]
@@ -276,6 +298,24 @@ def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
     subs = subscribe(app({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})).subscriptions
     assert subs[0].managed == subs[1].managed
     assert set(subs[0].managed) == {"image.name", "a.tag", "image.tag", "docker.io/acme/a", "docker.io/acme/b"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "keys"),
+    [
+        ("Plugin", "", Keys(tag="TAG")),
+        ("Plugin", ".argocd-source-web.yaml", Keys(tag="TAG")),
+        ("Plugin", "helmvalues:/values.yaml", Keys(name="image.name", tag="image.tag")),
+        ("Helm", "", Keys(name="image.name", tag="image.tag")),
+        ("", "", Keys(name="image.name", tag="image.tag")),
+    ],
+)
+def test_a_plugin_gets_only_its_own_variables_and_helm_only_its_parameters(kind: Any, target: str, keys: Keys) -> None:
+    source = Source("https://git.example/x.git", "apps/web", "main", kind=kind)
+    names = {"helm.image-name": "image.name", "helm.image-tag": "image.tag", "plugin.image-tag": "TAG"}
+    asked = app({"image-list": "a=acme/a", "write-back-target": target, **names}, sources=(source,))
+    assert [sub.keys for sub in subscribe(asked).subscriptions] == [keys]
+    assert "TAG" in subscribe(asked).subscriptions[0].managed
 
 
 def test_no_annotation_at_all_asks_for_nothing() -> None:

@@ -9,8 +9,8 @@ from support import DATA
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.keys import Faulty, git_branch
 from task.annotations.write_back import Where, inside, write_backs
-from task.errors import SourceError, TargetError
-from task.model import Application
+from task.errors import NotPermittedError, SourceError, TargetError
+from task.model import Application, Source
 
 CASES = json.loads((DATA / "cases" / "write-back.json").read_text())["cases"]
 OURS = {
@@ -122,6 +122,55 @@ def test_base_branches(revision: str, annotation: str, base: str) -> None:
     assert where.base == base
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "helmvalues:/.image-update/config",
+        "helmvalues:/.Image-Update/argocd_other.state",
+        "helmvalues:../../.image-update/apps/other/argocd_other.state",
+        "kustomization:/.image-update",
+        "/apps/.git/config",
+        "helmvalues:/.GIT./x.yaml",
+        "helmvalues:/.gitmodules",
+        "helmvalues:x/.GitAttributes",
+        "/.gitignore",
+        "helmvalues:/.github/workflows/ci.yml",
+        "manifests:/.GitHub",
+        "helmvalues:/.gitlab-ci.yml",
+        "helmvalues:/.gitlab/x.yaml",
+        "manifests:/.circleci/config.yml",
+        "helmvalues:/sub/Azure-Pipelines.yaml",
+        "helmvalues:/bitbucket-pipelines.yml",
+        "helmvalues:/Jenkinsfile",
+        "helmvalues:/docs/codeowners",
+        "helmvalues:$ref/.github/workflows/ci.yml",
+    ],
+)
+def test_what_annotations_may_not_write(target: str) -> None:
+    source = {"repoURL": "https://git.example/x.git", "path": "apps/web", "ref": "ref"}
+    with pytest.raises(NotPermittedError) as refused:
+        web({"write-back-target": target}, sources=[source])
+    assert refused.value.rule == "not-permitted"
+    assert "write-back-target" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"name": "n" * 240}, "has 260 bytes"),
+        ({"target": f"helmvalues:/{'v' * 300}"}, "has 300 bytes"),
+        ({"target": f"helmvalues:/{'ä' * 128}"}, "has 256 bytes"),
+        ({"target": "helmvalues:/" + "folder/" * 600 + "values.yaml"}, "has 4,211 bytes"),
+    ],
+)
+def test_what_no_file_system_holds_is_no_target(spec: dict[str, str], words: str) -> None:
+    source = Source("https://git.example/x.git", "apps/web")
+    app = Application("argocd", spec.get("name", "web"), {"write-back-target": spec.get("target", "")}, (source,))
+    with pytest.raises(TargetError, match=words) as refused:
+        write_backs(app, "argocd")
+    assert refused.value.rule == "target"
+
+
 def test_a_bare_kustomization_file_is_refused_with_the_target_to_write() -> None:
     with pytest.raises(Faulty) as refused:
         web({"write-back-target": "/apps/web/kustomization.yaml"})
@@ -221,7 +270,7 @@ def test_paths_are_cleaned(folder: str, path: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "path"),
-    [("a", "../../b"), ("", ".."), ("a", "/../b"), (".git", "config"), ("a", "b\nc"), ("a", "..\\b")],
+    [("a", "../../b"), ("", ".."), ("a", "/../b"), ("a", "b\nc"), ("a", "..\\b")],
 )
 def test_paths_that_leave_the_repository_are_refused(folder: str, path: str) -> None:
     with pytest.raises(TargetError):

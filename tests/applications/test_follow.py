@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import Link, bare_repo, git, needs
 
-from task.applications import is_set
+from task.applications import is_project, is_set
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets
 from task.applications.manifest_text import found_in
@@ -131,6 +131,15 @@ def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(tmp_path: Pat
     bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": app("b", repo, "x")})
     found = below.of(app("root", repo, "apps", spec={"destination": {"namespace": "team"}}))
     assert [one.item["metadata"]["namespace"] for one in found if one.item] == ["team", "argocd"]
+
+
+def test_projects_beside_the_children_are_seen(tmp_path: Path, below: Below) -> None:
+    """They may want signed commits."""
+    repo = tmp_path / "repo.git"
+    project = app("shop", repo, "x").replace('"Application"', '"AppProject"')
+    bare_repo(tmp_path, {"apps/a.yaml": project, "apps/b.yaml": '{"apiVersion": "argoproj.io/v1alpha1", "kind": "X"}'})
+    found = below.of(app("root", repo, "apps"))
+    assert [(one.item["kind"], is_project(one.item)) for one in found] == [("AppProject", True)]
 
 
 def test_application_sets_below_are_rendered(tmp_path: Path, below: Below) -> None:
@@ -289,6 +298,16 @@ def test_a_path_that_is_no_folder_is_told(tmp_path: Path, below: Below, path: st
     (found,) = below.of(app("root", repo, path))
     assert found.problem == f"what argocd/root deploys is not followed: {told.replace('REPO', str(repo))}"
     assert (found.severity, found.advice, bool(found.hint)) == ("warning", True, True)
+
+
+def test_a_source_without_a_repository_is_told(below: Below) -> None:
+    (found,) = below.of(app("root", "", "apps"))
+    assert found.problem == "what argocd/root deploys is not followed: its source has no repoURL"
+    assert (found.severity, found.advice, found.hint.partition(",")[0]) == (
+        "warning",
+        True,
+        "write repoURL into its source",
+    )
 
 
 def test_charts_from_helm_repositories_are_told_in_one_line(tmp_path: Path, below: Below) -> None:

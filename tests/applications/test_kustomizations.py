@@ -45,7 +45,15 @@ REMOTE = "is not in the repository"
     [
         ("resources: [https://127.0.0.1:8080/x.yaml]", REMOTE),
         ("resources: [HTTPS://h/x.yaml]", REMOTE),
-        ("RESOURCES: [http://h/x.yaml]", REMOTE),  # Kustomize reads keys in any case
+        ("RESOURCES: [http://h/x.yaml]", REMOTE),
+        ("RESOURCES: [github.com/acme/base]", "'RESOURCES' is not a key of a kustomization"),  # Kustomize reads it
+        ("Resources: [github.com/acme/base]\nresources: []", "'Resources' is not a key"),
+        ("re\u017fources: [github.com/acme/base]", "is not a key"),  # to Go this long s is an s
+        ("resources: [http://h/x.yaml]\nresources: []", "the key 'resources' is there twice"),
+        ("configMapGenerator: [{files: [http://h/x], files: []}]", "the key 'files' is there twice"),
+        ("resources: [!!binary aHR0cDovL2gveA==]", "line 1: the tag 'tag:yaml.org,2002:binary'"),
+        ("!!binary cmVzb3VyY2Vz: [http://h/x]", "the tag"),
+        ("resources: !!seq [x.yaml]", "the tag"),
         ("resources: [github.com/acme/base?ref=v1]", REMOTE),
         ("resources: ['git@github.com:acme/base.git//x']", REMOTE),
         ("resources: ['git::https://h/x']", REMOTE),
@@ -91,8 +99,11 @@ def test_what_lies_elsewhere_or_starts_a_program_is_refused(text: str, words: st
         ("resources: [../nope]", "correct the entry"),
         ("resources: [linked]", "put the file or folder itself"),
         ("resources: [linked/web.yaml]", "put the file or folder itself"),
-        ("HELMCHARTS: [{name: x}]", "commit the manifests that the chart makes"),
+        ("helmCharts: [{name: x}]", "commit the manifests that the chart makes"),
         ("transformers: [x.yaml]", "use patches"),
+        ("Resources: []", "write the key as in Kustomize's documentation"),
+        ("resources: !!seq []", "leave the tag out"),
+        ("resources: []\nresources: []", "keep one"),
     ],
 )
 def test_each_refusal_says_what_to_do(text: str, hint: str) -> None:
@@ -125,9 +136,13 @@ def test_kustomizations_without_end_are_refused() -> None:
 
 
 def test_an_alias_bomb_and_a_value_that_contains_itself() -> None:
-    bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+    bomb = "vars:\n  a0: &a0 [x]\n" + "".join(
+        f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
+    )
     with costs_at_most(seconds=5, megabytes=50):
-        assert files("apps", {"apps/kustomization.yaml": bomb + "b: &b [*b]\n"})
+        assert files("apps", {"apps/kustomization.yaml": bomb})
+        with pytest.raises(Malformed, match="contains itself"):  # kustomize refuses it, too
+            files("apps", {"apps/kustomization.yaml": bomb + "  b: &b [*b]\n"})
 
 
 @pytest.mark.parametrize(

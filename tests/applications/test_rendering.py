@@ -21,7 +21,7 @@ from task.errors import Malformed, SourceError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import Found
-from task.process_bounds import Bounds
+from task.processes.bounds import Bounds
 
 pytestmark = pytest.mark.measured
 
@@ -96,6 +96,26 @@ def test_a_chart_makes_what_helm_makes_by_hand(tmp_path: Path, place: str, monke
     assert [one.item["metadata"]["name"] for one in found] == ["platform-web", "platform-shop"]
     assert found[0].item["metadata"]["annotations"]["note"] == "of a file"
     assert {one.origin for one in found} == {"platform" if here else "REPO//platform"}
+
+
+def test_helm_never_reads_a_schema(tmp_path: Path) -> None:
+    helm = needs("helm")
+    schema = {"platform/values.schema.json": '{"$ref": "file:///no/such/file.json"}'}
+    schema |= {"platform/charts/sub/values.schema.json": '{"$ref": "http://127.0.0.1:9/x.json"}'}
+    files = {**CHART, **schema, "platform/charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 0.1.0\n"}
+    by_itself = [*helm, "template", str(written(tmp_path, files) / "platform")]
+    assert b"no/such/file" in subprocess.run(by_itself, capture_output=True, check=False).stderr
+    found = Manifests(str(tmp_path / "platform"), Rendering(["helm"], with_programs(helm))).all()
+    assert [one.item["metadata"]["name"] for one in found] == ["platform-web", "platform-shop"]
+
+
+def test_all_rendering_of_a_run_has_one_budget(tmp_path: Path, stand_in: Path) -> None:
+    write(stand_in, "while :; do :; done")
+    rendering = Rendering(["helm"], {"PATH": str(stand_in.parent)}, seconds=0.5)
+    written(tmp_path, CHART)
+    for why in ("helm was ended", "the rendering of this run has taken 0 seconds already"):
+        with pytest.raises(SourceError, match=why):
+            list(Manifests(str(tmp_path / "platform"), rendering).all())
 
 
 @pytest.mark.slow

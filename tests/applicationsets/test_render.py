@@ -101,6 +101,34 @@ def test_an_application_has_the_namespace_of_its_set_and_names_it_as_its_owner()
         ("{{normalize `A/B_c`}}", "a-b-c"),
         ("{{(splitn `.` 2 `a.b.c`)._1}}{{addf 1.5 2}}{{divf 3 2}}{{osBase `/a/b`}}", "b.c3.51.5b"),
         ("{{slugify 8 `hello big world`}}{{slugify 8 false `hello big world`}}", "hellohello-bi"),
+        # What sprig 3.3 prints for a map that is missing.
+        ("{{hasKey .no `a`}}{{get .no `a`}}{{keys .no}}{{values .no}}{{pick .no `a`}}", "false[][]map[]"),
+        (
+            "{{omit .no `a`}}{{pluck `a` .no .map}}{{merge .no .map}}{{merge (dict `y` 1) .no}}",
+            "map[][]map[x:1 z:2]map[y:1]",
+        ),
+        ("{{unset .no `a`}}{{sortAlpha .no}}{{sortAlpha (list 2 nil 1)}}{{toStrings .no}}", "map[][<nil>][1 2][]"),
+        (
+            "{{urlParse `HTTPS://u:p%40@h:80/a%20b?q=1#f`}}{{urlParse `mailto:a@b`}}",
+            (
+                "map[fragment:f host:h:80 hostname:h opaque: path:/a b query:q=1 scheme:https userinfo:u:p%40]"
+                "map[fragment: host: hostname: opaque:a@b path: query: scheme:mailto userinfo:]"
+            ),
+        ),
+        (
+            "{{urlJoin (urlParse `https://[fe80::1%25en0]:1/a!`)}} {{urlJoin (dict `path` `a:b`)}}",
+            ("https://[fe80::1%25en0]:1/a%21 ./a:b"),
+        ),
+        ("{{urlJoin (dict `host` `h` `path` `p` `userinfo` `u` `query` `q`)}} {{urlJoin .no}}", "//u@h/p?q "),
+        ("{{wrap 5 `aa bb  longest cc` | toJson}}{{wrapWith 4 `+` `aa longest`}}", '"aa bb\\nlongest\\ncc"aa+long+est'),
+        ("{{abbrevboth 5 10 `1234 5678 9123`}}{{abbrevboth 5 6 `1234567`}}{{abbrev 5 `üüü`}}", "...5678...1234567ü..."),
+        ("{{duration `95`}} {{duration (mul 60 61)}} {{duration `-3600`}} {{duration `x`}}", "1m35s 1h1m0s -1h0m0s 0s"),
+        ("{{toDecimal `0777`}} {{toDecimal 7.0}} {{toDecimal `8`}} {{toDecimal .no}}", "511 7 0 0"),
+        (
+            "{{toJson (list 1e-7 0.00001 1.5 1e21 2.0)}}{{toPrettyJson (dict `a` (list) `b` (list 1e-9)) | toJson}}",
+            '[1e-7,0.00001,1.5,1e+21,2]"{\\n  \\"a\\": [],\\n  \\"b\\": [\\n    1e-9\\n  ]\\n}"',
+        ),
+        ("{{toJson 123456789012345680000.0}}{{toJson (float64 `inf`)}}", "123456789012345680000"),
     ],
 )
 def test_the_functions_of_sprig(template: str, text: str) -> None:
@@ -126,6 +154,12 @@ def test_the_functions_of_sprig(template: str, text: str) -> None:
             'template: base:4:7: executing "base" at <.nothing.x>: nil pointer evaluating interface {}.x',
         ),
         ("{{trunc `x` .name}}", "expected int; got string"),
+        ("{{keys (split `.` .name)}}", "expected map[string]interface {}; got map[string]string"),
+        ("{{dig `x` `y` .nothing}}", "interface conversion: interface {} is <nil>, not map[string]interface {}"),
+        ("{{set .no `a` 1}}", "error calling set: assignment to entry in nil map"),
+        ("{{mustToJson (float64 `inf`)}}", "error calling mustToJson: json: unsupported value: +Inf"),
+        ("{{urlParse `http://h:x/`}}", 'error calling urlParse: unable to parse url: invalid port ":x" after host'),
+        ("{{duration `9223372037`}}", "error calling duration: a duration of more than 292 years"),
         ("{{until 100000}}", "a list of more than 10000 numbers"),
     ],
 )
@@ -136,6 +170,14 @@ def test_a_template_that_fails_says_so_in_argo_cds_words(template: str, message:
     assert result.failed
     assert [one.reason for one in result.troubles] == [TEMPLATE]
     assert result.troubles[0].message.endswith(message)
+
+
+@pytest.mark.parametrize("name", ["{app}", "3"])
+def test_a_name_that_is_not_text_is_a_mistake(name: str) -> None:
+    generators = "[{list: {elements: [{app: web}]}}]"
+    text = f"spec: {{generators: {generators}, template: {{metadata: {{name: {name}}}}}}}"
+    (trouble,) = render(go_yaml.load(text), Files(), Budget()).troubles
+    assert trouble.message == "spec.template.metadata.name is not text"
 
 
 def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
@@ -162,6 +204,10 @@ def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
         ("[{nothing: {}}]", "found no generator of a known kind"),
         ("3", "the ApplicationSet has no generators"),
         ("[{list: {elementsYaml: 'a: b'}}]", "error unmarshling decoded ElementsYaml"),
+        (
+            "[{list: {elementsYaml: '[a: .inf]'}}]",
+            "error unmarshling decoded ElementsYaml json: unsupported value: +Inf",
+        ),
         ("[{list: {elements: [{}]}, selector: {matchExpressions: [{key: a, operator: Like}]}}]", "error parsing label"),
     ],
 )
@@ -241,6 +287,34 @@ def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
     result = made(f"[{{matrix: {{generators: [{listed}, {found}]}}}}]", "{{.path.basename}}-{{.repo}}", files)
     assert names(result) == ["web-one", "web-two"]
     assert files.asked == [("https://h/one.git", "main"), ("https://h/two.git", "dev")]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("{{index .path.segments 1}}", "web"),  # of its own row
+        ("{{.env}}", "prod"),  # of the first generator's
+        ("{{.env | default `x`}}-{{len .env}}", "prod-4"),
+        ("{{.path.basename}}{{index . `env` | default `-no`}}", "web-no"),  # of both: only its own row is left by then
+    ],
+)
+def test_values_of_a_later_generator_wait_for_what_the_first_cannot_fill(value: str, name: str) -> None:
+    listed = "{list: {elements: [{env: prod}]}}"
+    found = f"{{git: {{repoURL: r, directories: [{{path: apps/*}}], values: {{v: '{value}'}}}}}}"
+    generators = f"[{{matrix: {{generators: [{listed}, {found}]}}}}]"
+    more = "  goTemplateOptions: [missingkey=error]"
+    assert names(made(generators, "{{.values.v}}", Files("apps/web/x"), more=more)) == [name]
+
+
+def test_values_of_a_later_generator_that_cannot_be_filled_at_all_fail_the_set() -> None:
+    found = "{git: {repoURL: r, directories: [{path: apps/*}], values: {v: '{{fail `no`}}'}}}"
+    (trouble,) = made(f"[{{matrix: {{generators: [{{list: {{elements: [{{a: b}}]}}}}, {found}]}}}}]").troubles
+    assert 'failed to replace parameters in generator: failed to pre-resolve Values key "v": ' in trouble.message
+
+
+def test_a_selector_of_a_later_generator_is_not_filled() -> None:
+    second = "{list: {elements: [{b: x}]}, selector: {matchLabels: {b: '{{.a}}'}}}"
+    assert not names(made(f"[{{matrix: {{generators: [{{list: {{elements: [{{a: x}}]}}}}, {second}]}}}}]", "{{.b}}"))
 
 
 @pytest.mark.parametrize("text", ["a: [", "3", "[1]", "a: &a [*a]"])

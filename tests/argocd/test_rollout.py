@@ -56,7 +56,6 @@ GOOD = [
     ("synced, the new pods start", at(APP, "Synced", "Progressing", compared=13, operation=DONE), "progressing"),
     ("synced, health not known yet", at(APP, "Synced", "", compared=13, operation=DONE), "progressing"),
     ("synced, something is missing", at(APP, "Synced", "Missing", compared=13, operation=DONE), "progressing"),
-    ("synced, a canary pauses", at(APP, "Synced", "Suspended", compared=13, operation=DONE), "progressing"),
     ("synced and healthy", at(APP, "Synced", "Healthy", compared=13, operation=DONE), "synced-and-healthy"),
 ]  # fmt: skip
 
@@ -65,6 +64,28 @@ GOOD = [
 def test_a_rollout_that_ends_well(state: Mapping[str, Any], expected: str) -> None:
     found = look(state)
     assert (found.state, found.sure) == (expected, True), found
+
+
+IN_A_WAVE = operated("Running", finished=None, message="waiting for healthy state of argoproj.io/Rollout/web")
+CANARY = [resource("Rollout", "web", "Suspended", "CanaryPauseStep")]
+PAUSED = [
+    ("a canary pauses", at(APP, "Synced", "Suspended", compared=13, operation=DONE, resources=CANARY), "paused"),
+    ("in a wave", at(APP, "OutOfSync", "Suspended", operation=IN_A_WAVE, pending=True, changed=13), "paused"),
+    ("it was suspended before, and the sync runs",
+     at(APP, "OutOfSync", "Suspended", operation=IN_A_WAVE, pending=True, changed=3), "progressing"),
+    ("it was suspended before, and nothing is synced yet",
+     at(APP, "OutOfSync", "Suspended", operation=BEFORE), "progressing"),
+    ("paused with another revision", at(APP, "Synced", "Suspended", revision=OLD, compared=13), "waiting"),
+    ("the weights of a canary are in Git, too",
+     at(APP, "OutOfSync", "Suspended", compared=13, operation=DONE, changed=13), "paused"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "expected"), [row[1:] for row in PAUSED], ids=[row[0] for row in PAUSED])
+def test_a_paused_canary_is_no_failure(state: Mapping[str, Any], expected: str) -> None:
+    found = look(state)
+    assert (found.state, found.sure) == (expected, True), found
+    assert bool(found.warning) == (expected == "paused")
 
 
 LIMIT = "Job has reached the specified backoff limit"

@@ -113,8 +113,6 @@ def test_where_lines_are_collected_each_change_is_one(environ: dict[str, str]) -
 
 
 SENTENCES = [
-    ((OK,), "argocd/api: synced and healthy"),
-    ((OK, OK), "2 Applications: synced and healthy"),
     ((MANUAL,), "argocd/shop: auto-sync is off: someone must sync it"),
     ((SLOW,), "argocd/web: not synced and healthy after 10:00 min: the sync is running"),
     ((OK, SLOW, MANUAL), "2 of 3 Applications are not rolled out: argocd/web, argocd/shop"),

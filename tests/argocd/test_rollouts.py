@@ -1,14 +1,15 @@
 """Whole plays against Argo CD's API: when the wait ends, how, and what is shown meanwhile."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import NEW, OLD, application, applied, at, operated, resource
-from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
+from fakes.kubernetes_api import APPLICATION_SETS, APPLICATIONS, KubernetesApi, running
 
-from task.after.waiting import judge_of
+from task.after.waiting import all_of, judge_of, rollout_error
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
 from task.argocd.rollout import Rollout
@@ -63,6 +64,11 @@ def server() -> Iterator[ArgoCDServer]:
 def api_of(server: ArgoCDServer) -> ArgoCDApi:
     connection = Connection(server.address, Secret("good-token"), plaintext=True)
     return ArgoCDApi(connection, {}, limits=Limits(tries=1, silence=5))
+
+
+def cluster_of(cluster: KubernetesApi) -> ClusterApplications:
+    config = Kubeconfig("test", "argocd", Server(cluster.url), User(token=Secret("admin-token")))
+    return ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
 
 
 @pytest.fixture
@@ -122,6 +128,7 @@ def test_no_moment_before_the_end_is_taken_for_it(server: ArgoCDServer, length: 
     assert ends(waiting)[-1][0] == "timed-out"
 
 
+CREATED = "2026-11-21T06:00:12Z"  # since the sync began
 IMAGE = 'Back-off pulling image "ghcr.io/acme/web:1.2.4"'
 HOOK = applied("Job", "migrate", "backoff limit", hookType="PreSync", hookPhase="Failed")
 FAILED = operated("Failed", message="tasks failed", resources=[HOOK])
@@ -165,12 +172,29 @@ def test_what_is_degraded_for_a_moment_is_no_failure(server: ArgoCDServer) -> No
 def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(server: ArgoCDServer) -> None:
     starts = [at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50)]
     server.add(*ROLLOUT, *starts)
-    server.trees["argocd", "web"] = {
-        "nodes": [resource("Pod", "web-1", "Degraded", IMAGE, createdAt="2026-11-21T06:00:12Z")]
-    }
+    server.trees["argocd", "web"] = {"nodes": [resource("Pod", "web-1", "Degraded", IMAGE, createdAt=CREATED)]}
     last = ends(rollouts(server))[-1]
     assert last == ("failed", f"the image cannot be pulled: Pod web-1: {IMAGE}")
     assert len(server.asked("GET", "/resource-tree")) < len(server.asked("GET", "/web"))
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_how_a_container_ended_is_read_from_its_pod(server: ArgoCDServer, seen: bool) -> None:
+    server.add(
+        *ROLLOUT, *(at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50))
+    )
+    back_off = "back-off 40s restarting failed container=web"
+    server.trees["argocd", "web"] = {
+        "nodes": [resource("Pod", "web-1", "Degraded", back_off, createdAt=CREATED, namespace="web")]
+    }
+    waits = {"waiting": {"reason": "CrashLoopBackOff", "message": back_off}}
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no such table"}}
+    status = {"containerStatuses": [{"name": "web", "ready": False, "state": waits, "lastState": ended}]}
+    server.pods |= {"web-1": {"status": status}} if seen else {}
+    state, because = ends(rollouts(server, pace=Pace(limit=30)))[-1]
+    told = "; container web ended with exit code 3: no such table" if seen else ""
+    assert (state, because) == ("timed-out", f"synced, progressing: Pod web-1: {back_off}{told}")
+    assert server.wrong == []
 
 
 def test_a_sync_window_is_found(server: ArgoCDServer) -> None:
@@ -178,6 +202,43 @@ def test_a_sync_window_is_found(server: ArgoCDServer) -> None:
     server.windows["argocd", "web"] = {"activeWindows": [{"kind": "deny"}], "assignedWindows": [{"kind": "deny"}]}
     state, because = ends(rollouts(server))[-1]
     assert (state, "sync window" in because) == ("needs-sync", True)
+
+
+OWNED = {
+    "ownerReferences": [{"kind": "ApplicationSet", "name": "gen", "apiVersion": "argoproj.io/v1alpha1", "uid": "5"}]
+}
+CHILD = {**MANUAL, "metadata": {**MANUAL["metadata"], **OWNED}}
+STEPS = [{"application": "web", "step": "2", "status": "Waiting", "message": "it is not its turn"}]
+
+
+@pytest.mark.parametrize("kind", ["argocd", "cluster"])
+def test_an_application_of_a_rolling_sync_waits_for_its_step(
+    server: ArgoCDServer, cluster: KubernetesApi, kind: str
+) -> None:
+    states = [at(CHILD, "Synced", "Healthy", revision=OLD, compared=3), at(CHILD, "OutOfSync", "Healthy")]
+    owner = {"spec": {"strategy": {"type": "RollingSync"}}, "status": {"applicationStatus": STEPS}}
+    if kind == "argocd":
+        server.add(*states, *[states[1]] * 5, at(CHILD, "Synced", "Healthy", compared=13, operation=DONE))
+        server.others["applicationsets", "argocd", "gen"] = owner
+        seen = ends(rollouts(server))
+        assert seen[-1][0] == "synced-and-healthy"
+    else:
+        seconds = itertools.chain(range(10, 59), itertools.repeat(59))
+        cluster.before = lambda _asked: cluster.add(
+            APPLICATIONS, at(CHILD, "OutOfSync", "Healthy", compared=next(seconds))
+        )
+        cluster.add(APPLICATION_SETS, {"metadata": {"name": "gen"}, **owner})
+        seen = ends(rollouts(cluster_of(cluster), pace=Pace(limit=30)))
+        assert seen[-1][0] == "timed-out"
+    waits = "it waits for its step in the RollingSync of ApplicationSet gen: step 2, status Waiting, it is not its turn"
+    assert any(because == waits for _, because in seen)
+
+
+def test_without_the_right_to_read_the_set_the_right_is_named(server: ArgoCDServer) -> None:
+    server.add(*(at(CHILD, "OutOfSync", "Healthy", compared=second) for second in range(10, 40)))
+    waiting = rollouts(server)
+    assert ends(waiting)[-1] == ("needs-sync", "auto-sync is off: someone must sync it")
+    assert "let the step get applicationsets.argoproj.io" in waiting.rows[0].hint
 
 
 def test_nothing_to_apply_is_a_success_after_a_second_look(server: ArgoCDServer) -> None:
@@ -210,6 +271,49 @@ def test_what_is_suspected_at_the_time_out_is_said(server: ArgoCDServer) -> None
     server.add(OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK))
     state, because = ends(rollouts(server, pace=Pace(limit=10)))[-1]
     assert (state, "progress deadline" in because) == ("failed", True)
+
+
+def test_the_time_out_remembers_why_a_pod_crashed(server: ArgoCDServer) -> None:
+    """A container that crashes again and again runs in between, and the last look may see just that."""
+    server.add(
+        OLD_STATE, *(at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50))
+    )
+    crashes = resource("Pod", "web-1", "Degraded", "back-off 10s restarting failed container", createdAt=CREATED)
+    older = resource("Pod", "web-0", "Degraded", "back-off 5m0s", createdAt="2026-11-21T05:00:00Z")
+    server.trees["argocd", "web"] = {"nodes": [crashes, older]}
+    waiting = rollouts(server, pace=Pace(limit=60))
+    for sight in waiting.sights():
+        if "back-off" in sight.rows[0].because:
+            server.trees["argocd", "web"] = {"nodes": [{**crashes, "health": {"status": "Healthy"}}]}
+    (row,) = waiting.rows
+    because = "synced, progressing; earlier: Pod web-1: back-off 10s restarting failed container"
+    assert (row.state, row.because) == ("timed-out", because)
+
+
+SUCCESS, PAUSED = Rollout("synced-and-healthy", "1"), Rollout("paused", "2")
+UNSURE, WAITS = Rollout("synced-and-healthy", "3", sure=False), Rollout("waiting", "4")
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([SUCCESS, SUCCESS], SUCCESS),
+        ([SUCCESS, UNSURE], UNSURE),
+        ([PAUSED, SUCCESS], PAUSED),
+        ([PAUSED, UNSURE], UNSURE),
+        ([PAUSED, WAITS, SUCCESS], WAITS),
+    ],
+)
+def test_several_commits_of_one_application(parts: Sequence[Rollout], expected: Rollout) -> None:
+    judges: list[Judge] = [lambda *_, part=part: part for part in parts]
+    assert all_of(judges)({}, "", {}, {}, {}) == expected
+
+
+def test_a_paused_canary_ends_the_wait(server: ArgoCDServer) -> None:
+    server.add(*ROLLOUT, at(APP, "Synced", "Suspended", compared=13, operation=DONE))
+    waiting = rollouts(server)
+    assert ends(waiting)[-1] == ("paused", "paused, and not healthy yet")
+    assert rollout_error(waiting.rows, waiting.errors) is None
 
 
 FAULTS = [Fault(503), Fault(0), Fault(429), Fault(502, "<html>"), Fault(500, '{"code":13,"message":"redis"}')]
@@ -310,8 +414,7 @@ def test_one_that_goes_away_meanwhile(
 
 def test_one_that_goes_away_meanwhile_in_a_cluster(cluster: KubernetesApi) -> None:
     cluster.add(APPLICATIONS, RUNS)
-    config = Kubeconfig("test", "argocd", Server(cluster.url), User(token=Secret("admin-token")))
-    api = ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
+    api = cluster_of(cluster)
     waiting = rollouts(api)
     for number, _ in enumerate(waiting.sights()):
         if number == 1:

@@ -58,6 +58,22 @@ def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
         assert found.warning.endswith("look at the key")
 
 
+@pytest.mark.parametrize(
+    ("live", "because"),
+    [
+        (f"{WEB}:1.1.0", ""),
+        (f"{WEB}:1.1.0@{DIGEST}", ""),
+        (f"{WEB}@{DIGEST}", ""),
+        (f"{WEB}:1.1.0@{OTHER}", f"runs as 1.1.0@{OTHER} only, not as 1.1.0@{DIGEST}: look at x"),
+        (f"{WEB}:1.0.0@{OTHER}", f"runs as 1.0.0@{OTHER} only, not as 1.1.0: look at x"),
+    ],
+)
+def test_the_digest_of_the_build_counts_even_if_only_its_tag_was_written(live: str, because: str) -> None:
+    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, digest=DIGEST)
+    found = expecting(HEALTHY, item([live]), [wanted])
+    assert (found.state, found.because.endswith(because)) == ("failed" if because else "synced-and-healthy", True)
+
+
 def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
     wanted = Expected(parse_image(f"{WEB}:1.1.0"), "the key", revision=NEW, replaced="docker.io/library/web")
     found = expecting(HEALTHY, item(["web:latest"]), [wanted])

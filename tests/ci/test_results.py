@@ -12,11 +12,15 @@ from reports import WEB, commit, decision, report
 from runner_rules import ATTACKS, dangers
 
 from task.ci.results import LIMIT, NAMES, dotenv, github_output, github_summary, repositories, results
-from task.model import Decision, Image, Reading, Report, Verdict
+from task.model import Decision, Image, Problem, Reading, Report, Verdict
 
 PAGE = "https://git.example.com/acme/gitops/pulls/7"
 LONG = "https://git.example.com/" + "x" * 20_000
 NAME = st.sampled_from([*ATTACKS, '"' * 300, "x" * 20_000, "é" * 140, "\ud800", PAGE, "a" * 64, "main"])
+
+
+def problems(*told: Problem) -> Report:
+    return replace(report(), problems=told)
 
 
 def size(found: Any) -> int:
@@ -31,6 +35,8 @@ def checked(of: Report) -> Any:
     assert all(isinstance(one, str) for one in json.loads(found["applications"]))
     inputs = json.loads(found["image_ARTIFACT_INPUTS"])
     assert {name: type(value) for name, value in inputs.items()} == {"uri": str, "digest": str}
+    assert len(found["message"].encode()) <= 300
+    assert dangers(found["message"]) == []
     for lines in (dotenv(found), github_output(found)):
         assert len(lines.splitlines()) == len(NAMES)
     return found
@@ -50,7 +56,7 @@ def test_the_longest_of_everything_still_leaves_room_for_applications() -> None:
     names = [decision(name=f"application-{number}") for number in range(500)]
     found = checked(report(*names, commits=(most,), images=(image,)))
     assert all(found.values())
-    assert len(json.loads(found["applications"])) >= 3
+    assert len(json.loads(found["applications"])) >= 1
     assert found["applications-count"] == "500"
 
 
@@ -89,6 +95,41 @@ def test_updated_is_said_of_images_only(of: Report, updated: str) -> None:
     assert checked(of)["updated"] == updated
 
 
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        (report(decision(), commits=(commit(),)), "updated: 1 updated"),
+        (report(decision("unchanged", "same")), "nothing to do: 1 current"),
+        (report(decision(), commits=(commit(rollback=True),)), "updated: 1 updated, rolled back"),
+        (
+            problems(
+                Problem(rule="x", message="careful", severity="warning"),
+                Problem(application="a/b", rule="x", message="no"),
+            ),
+            "a/b: no",
+        ),
+        (
+            problems(Problem(rule="x", message="one\ntwo\x1b[31m https://u:pw@h/x")),
+            "one two [31m https://h/x",
+        ),
+        (problems(Problem(rule="x", message="é" * 200)), "é" * 148 + "…"),
+        (problems(Problem(rule="x", message="::set-output name=x::y")), "\\::set-output name=x::y"),
+    ],
+)
+def test_the_message_is_the_first_error_or_how_the_run_ended(of: Report, message: str) -> None:
+    assert checked(of)["message"] == message
+
+
+def test_a_runner_of_gitlab_expands_no_variable_in_a_result() -> None:
+    found = checked(problems(Problem(rule="x", message="no $CI_JOB_TOKEN")))
+    assert "IMAGE_UPDATE_RESULT_MESSAGE=no $$CI_JOB_TOKEN\n" in dotenv(found)
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_a_message_is_text_and_nothing_else(text: str) -> None:
+    checked(problems(Problem(application=text, rule="x", message=text * 300)))
+
+
 MARKDOWN = (
     "a|b", "`code`", "``", "[x](https://evil.example)", "![x](y)", "<script>alert(1)</script>", "<!-- x", "&lt;b&gt;",
     "*b* _i_ ~~s~~", "https://evil.example/x", "www.evil.example", "mailto:a@b.c", "$x$", "\\|", "a\nb", "a\r\n\r\n# b",
@@ -99,7 +140,7 @@ MARKDOWN = (
 def test_a_summary_holds_text_and_nothing_else(text: str) -> None:
     """Of what others named only letters, digits and harmless signs stand in it as they are."""
     one = decision(current=replace(decision().current, tag=text))
-    one = replace(one, verdict=replace(one.verdict, because=text))
+    one = replace(one, judged=replace(one.judged, because=text))
     shown = github_summary(report(one, commits=(commit(head=text, repo=text),)))
     assert dangers(shown) == []
     plain = github_summary(report(decision(), commits=(commit(head="x", repo="x"),)))
@@ -119,7 +160,7 @@ def test_a_summary_says_where_the_request_is() -> None:
 
 
 PROPOSED = decision(head="image-update/web")
-MISSING = replace(decision("error", "target"), verdict=Verdict("error", "target", "no such file", "name another", 3))
+MISSING = replace(decision("error", "target"), judged=Verdict("error", "target", "no such file", "name another", 3))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +207,7 @@ def test_a_summary_leaves_out_a_diff_that_is_too_long() -> None:
 
 
 def test_a_summary_stays_below_what_github_takes() -> None:
-    one = replace(decision(), verdict=replace(decision().verdict, because="|" * 5000))
+    one = replace(decision(), judged=replace(decision().judged, because="|" * 5000))
     shown = github_summary(report(*[one] * 2000, commits=tuple(commit(head="|" * 5000) for _ in range(500))))
     assert len(shown.encode()) < 1 << 20
     assert "more decisions: see the report" in shown

@@ -1,3 +1,5 @@
+"""The line of an annotation in the file that it comes from."""
+
 from pathlib import Path
 
 import pytest

@@ -5,10 +5,12 @@ from task.model import Problem
 
 
 def down(number: int) -> Problem:
-    return Problem(f"argocd/a{number}", "registry", "ghcr.io could not be reached", "run it again")
+    return Problem(
+        application=f"argocd/a{number}", rule="registry", message="ghcr.io could not be reached", hint="run it again"
+    )
 
 
-OTHER = Problem("argocd/b", "target", "no such file", "correct the path")
+OTHER = Problem(application="argocd/b", rule="target", message="no such file", hint="correct the path")
 
 
 def test_a_few_have_a_line_each_in_the_order_of_the_report() -> None:
@@ -23,4 +25,6 @@ def test_many_share_one_line() -> None:
 
 
 def test_a_problem_of_no_application_has_no_name() -> None:
-    assert list(told_together([Problem("", "untracked", "x")])) == [("", Problem("", "untracked", "x"))]
+    assert list(told_together([Problem(rule="untracked", message="x")])) == [
+        ("", Problem(rule="untracked", message="x"))
+    ]

@@ -105,6 +105,15 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
 IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications /tmp
     a password or token is given, but not for which server
     name the server it is for: --git-credentials-url https://git.example.com/
+run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge svn
+    --forge: 'svn' is not a kind of Git host that is known here
+    write --forge gitea, gitlab, github, bitbucket, bitbucket-server or azure; NAME=URL if its pages are elsewhere
+run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge-token-file /no/such/file
+    --forge-token-file: cannot read '/no/such/file': No such file or directory
+    name a readable file
+run --image ghcr.io/acme/web:1.5.0 --applications /tmp --report /no/such/report.json
+    --report: cannot write '/no/such/report.json': there is no folder '/no/such'
+    choose a place that this user may write to
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
     --verify-identity is given alone
     give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so

@@ -45,6 +45,12 @@ def test_success_is_0_and_a_line(server: ArgoCDServer, capsys: pytest.CaptureFix
     assert out.startswith("argocd/web: synced-and-healthy after 0 s: synced and healthy")
 
 
+def test_a_pause_is_0_and_a_warning(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add(BEFORE, at(APP, "Synced", "Suspended", compared=13, operation=operated()))
+    assert waited(server, "web") == Exit.OK
+    assert capsys.readouterr().out.startswith("argocd/web: paused after 0 s: paused, and not healthy yet; resume it")
+
+
 def test_failure_is_6_with_the_cause(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add(BEFORE, BAD)
     with pytest.raises(RolloutError, match="argocd/web: the sync failed: no rights") as caught:

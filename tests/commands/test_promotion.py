@@ -62,14 +62,14 @@ class Stages(Story):
         (decision,) = self.run(replace(job, scope=narrowed)).decisions
         return decision
 
-    def promote(self, sources: str, targets: str, **more: Any) -> Report:
+    def promote(self, sources: str, targets: str, terms: Terms = Terms(now=NOW), **more: Any) -> Report:
         promotion = Promotion(tuple(sources.split()), tuple(targets.split()), **more)
         check_promotion(promotion)
-        return self.run(Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion))
+        return self.run(Job("promote", (), SCOPE, terms, WORDING, promotion=promotion))
 
 
 def rules(report: Report) -> dict[str, str]:
-    return {one.subscription.application.key: one.verdict.rule for one in report.decisions}
+    return {one.subscription.application.key: one.rule for one in report.decisions}
 
 
 def sources(report: Report) -> dict[str, str]:
@@ -89,7 +89,7 @@ def test_what_one_runs_is_put_to_another() -> None:
     assert [image.reference for image in report.images] == [f"{WEB}:b7"]
     assert scene.says("production/web") == "b7"
     # The build's identity came along: an older build that finishes later is the older one there, too.
-    assert scene.build("production/web", "b6", 6).verdict.rule == "superseded"
+    assert scene.build("production/web", "b6", 6).rule == "superseded"
 
 
 def test_the_second_time_there_is_nothing_to_do() -> None:
@@ -253,7 +253,7 @@ def test_a_hold_defers_and_the_release_writes_it() -> None:
     scene.build("staging/web", "b6", 6)
     scene.by_hand("production/web", Intent("release"))
     assert scene.says("production/web") == "b7"
-    assert scene.build("production/web", "b6", 6).verdict.rule == "superseded"  # the build came along
+    assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build came along
 
 
 def test_after_a_rollback_what_git_says_counts() -> None:
@@ -263,6 +263,99 @@ def test_after_a_rollback_what_git_says_counts() -> None:
     scene.by_hand("staging/web", Intent("rollback", Hold("b8 fails", "jane", NOW), to="b7"))
     scene.promote("staging/web", "production/web")
     assert scene.says("production/web") == "b7"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rule"),
+    [("newest-build", "not-newer"), ("alphabetical", "not-newer"), ("semver", "not-newer"), ("digest", "not-newer")],
+)
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_source_that_went_back_takes_no_target_along(strategy: str, rule: str, numbered: bool) -> None:
+    follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
+    both = {"update_strategy": strategy, **follows}
+    scene = Stages(app("staging/web", **both), app("production/web", **both))
+    tags = [f"live@sha256:{one * 64}" for one in "57"] if strategy == "digest" else ["1.5.0", "1.7.0"]
+    for number, tag in zip((5, 7), tags, strict=True):
+        scene.build("staging/web", tag, number if numbered else None)
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
+    before = scene.branch.files[path("production/web")]
+    scene.by_hand("staging/web", Intent("rollback", None, to=tags[0]))
+    report = scene.promote("staging/web", "production/web")
+    assert rules(report) == {"production/web": rule}
+    assert report.decisions[0].because.endswith("; --allow-downgrade promotes it all the same")
+    assert scene.branch.files[path("production/web")] == before
+    down = scene.promote("staging/web", "production/web", terms=Terms(now=NOW, allow_downgrade=True))
+    assert rules(down) == {"production/web": "admitted"}
+    assert tags[0].rpartition(":")[2] in scene.branch.files[path("production/web")]
+
+
+def test_what_arrives_after_a_rollback_is_newer() -> None:
+    """Builds without a number: what came last is the newest."""
+    scene = Stages(app("staging/web"), app("production/web"))
+    for tag in ("b5", "b7"):
+        scene.build("staging/web", tag)
+    scene.promote("staging/web", "production/web")
+    scene.by_hand("staging/web", Intent("rollback", None, to="b5"))
+    scene.build("staging/web", "b8")
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
+
+
+def test_what_was_deferred_in_the_target_is_no_promotion() -> None:
+    """The source went back, and a build waits in the target whose hold has ended."""
+    scene = Stages(app("staging/web"), app("production/web"))
+    for tag in ("b5", "b7"):
+        scene.build("staging/web", tag)
+    scene.promote("staging/web", "production/web")
+    until = Hold("freeze", "jane", NOW, until="2026-11-22T13:00:00Z")
+    scene.by_hand("production/web", Intent("hold", until))
+    scene.build("production/web", "b8")
+    scene.by_hand("staging/web", Intent("rollback", None, to="b5"))
+    later = Terms(now="2026-11-22T14:00:00Z")
+    assert rules(scene.promote("staging/web", "production/web", terms=later)) == {"production/web": "admitted"}
+    assert scene.says("production/web") == "b8"
+
+
+def test_allow_downgrade_promotes_what_was_replaced_in_the_target() -> None:
+    scene = Stages(app("staging/web"), app("production/web"))
+    for key in ("staging/web", "production/web"):
+        scene.build(key, "b7", 7)
+    scene.by_hand("production/web", Intent("rollback", None, to="1.0.0"))
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "superseded"}
+    scene.promote("staging/web", "production/web", terms=Terms(now=NOW, allow_downgrade=True))
+    assert scene.says("production/web") == "b7"
+
+
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def test_a_digest_in_the_sources_file_is_promoted_whatever_the_target_pins() -> None:
+    scene = Stages(app("staging/web", pin_digest="true"), app("production/web"))
+    scene.build("staging/web", f"b7@{DIGEST}", 7)
+    for rule in ("admitted", "same"):
+        assert rules(scene.promote("staging/web", "production/web")) == {"production/web": rule}
+        assert f"digest: {DIGEST}" in scene.branch.files[path("production/web")]
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
+    annotations = {"pin_digest": "true"} if pinned else {}
+    targets = app("production/web", **annotations), app("production/pinned", pin_digest="true")
+    scene = Stages(app("staging/web"), *targets)
+    scene.build("staging/web", f"b7@{DIGEST}", 7)
+    assert DIGEST not in scene.branch.files[path("staging/web")]
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
+    assert (f"digest: {DIGEST}" in scene.branch.files[path("production/web")]) == pinned
+    if not pinned:  # it is remembered, so the next stage can still have it
+        assert rules(scene.promote("production/web", "production/pinned")) == {"production/pinned": "admitted"}
+        assert f"digest: {DIGEST}" in scene.branch.files[path("production/pinned")]
+
+
+def test_a_digest_that_nobody_knows_is_told_with_options_that_promote_has() -> None:
+    scene = Stages(app("staging/web"), app("production/web", pin_digest="true"))
+    scene.build("staging/web", "b7", 7)
+    (decision,) = scene.promote("staging/web", "production/web", terms=Terms(now=NOW, check="never")).decisions
+    assert (decision.verdict, decision.rule) == ("error", "registry")
+    assert "--image-digest" not in decision.hint
 
 
 def test_a_digest_that_only_the_state_has_comes_along() -> None:
@@ -316,6 +409,7 @@ def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[st
         (status("Synced", "Healthy", "b7"), "admitted", "passes all rules"),
         (status("Synced", "Healthy", "b6", "b7"), "admitted", "passes all rules"),
         (status("OutOfSync", "Healthy", "b7"), "not-healthy", "staging/web is not synced: Argo CD says OutOfSync"),
+        (status("Synced", "Suspended", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Suspended"),
         (status("Synced", "Degraded", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Degraded"),
         (status("Synced", "Healthy", "b6"), "not-healthy", "staging/web does not run b7: Argo CD says b6"),
         (status("Synced", "Healthy"), "not-healthy", "staging/web does not run b7: Argo CD says nothing of it"),
@@ -327,7 +421,7 @@ def test_only_what_is_healthy(said: Mapping[str, Any] | None, rule: str, because
     scene.build("staging/web", "b7")
     report = scene.promote("staging/web", "production/web", healthy=True)
     assert rules(report) == {"production/web": rule}
-    assert because in report.decisions[0].verdict.because
+    assert because in report.decisions[0].because
     assert sources(report) == {"production/web": "staging/web"}
     assert scene.says("production/web") == ("b7" if rule == "admitted" else "1.0.0")
 
@@ -382,6 +476,8 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
     assert f"Source-Commit: {commit}" in messages[0]
     assert f"Argocd-reference-commit-sha: {commit}" in messages[0]
     assert messages[0].startswith("build: automatic update of web\n")
+    assert "tag 'b1' to 'b7', promoted from staging/web\n" in messages[0]
+    assert "\nPromoted-From: staging/web\n" in messages[0]
 
 
 @pytest.mark.parametrize(
@@ -423,21 +519,18 @@ def test_promote_is_an_event_like_the_sources_own(strategy: str, steps: Sequence
         sequence = number if identified else None
         for one in (scene, twin):
             if what in ("staging", "production"):
-                if (
-                    one.build(f"{what}/web", f"1.{number}.0", sequence).verdict.verdict == "update"
-                    and what == "staging"
-                ):
+                if one.build(f"{what}/web", f"1.{number}.0", sequence).verdict == "update" and what == "staging":
                     built[one.says("staging/web")] = sequence
             elif what in ("hold", "release"):
                 one.by_hand("production/web", Intent(what, Hold("freeze", "jane", NOW) if what == "hold" else None))
         if what != "promote":
             continue
-        decided = scene.promote("staging/web", "production/web").decisions[0].verdict
+        decided = scene.promote("staging/web", "production/web").decisions[0]
         tag = twin.says("staging/web")
         known = twin.build("production/web", tag, built.get(tag))
-        assert (decided.verdict, scene.says("production/web")) == (known.verdict.verdict, twin.says("production/web"))
+        assert (decided.verdict, scene.says("production/web")) == (known.verdict, twin.says("production/web"))
         tip = scene.branch.tip
-        again = scene.promote("staging/web", "production/web").decisions[0].verdict
+        again = scene.promote("staging/web", "production/web").decisions[0]
         assert again.verdict == ("unchanged" if decided.verdict == "update" else decided.verdict)
         assert scene.branch.tip == tip
 

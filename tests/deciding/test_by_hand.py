@@ -23,7 +23,7 @@ def test_a_rollback_stays_until_it_is_released(strategy: str, tags: str, identif
         return scene.event(build[0], build[1] if identified else None)
 
     assert event(first) == event(second) == ("update", "admitted")
-    assert scene.rollback(first[0]).verdict.verdict == "update"
+    assert scene.rollback(first[0]).verdict == "update"
     assert scene.value == first[0]
     tip = scene.branch.tip
     assert event(second) == ("refuse", "superseded")
@@ -31,7 +31,7 @@ def test_a_rollback_stays_until_it_is_released(strategy: str, tags: str, identif
     assert event(third) == ("defer", "held")
     assert scene.value == first[0]
     before = len(scene.branch.commits)
-    assert scene.release().verdict.verdict == "update"
+    assert scene.release().verdict == "update"
     assert (scene.value, len(scene.branch.commits)) == (third[0], before + 1)
     assert event(second)[0] == "refuse"
     assert scene.value == third[0]
@@ -54,10 +54,10 @@ def test_release_may_drop_what_waited() -> None:
     scene = story("semver")
     scene.hold("freeze")
     scene.event("1.2.0")
-    assert scene.release(discard=True).verdict.verdict == "unchanged"
+    assert scene.release(discard=True).verdict == "unchanged"
     assert scene.value == "1.0.0"
     assert STATE not in scene.branch.files  # nothing is left to remember
-    assert scene.release().verdict.because == "it is not held"
+    assert scene.release().because == "it is not held"
 
 
 def test_release_asks_the_rules_again() -> None:
@@ -65,7 +65,7 @@ def test_release_asks_the_rules_again() -> None:
     scene.hold("freeze")
     scene.event("1.2.0")
     scene.app = application("a", URL, update_strategy="semver", image_list=f"web={WEB}:~1.1")
-    found = scene.release().verdict
+    found = scene.release()
     assert (found.verdict, found.rule, scene.value) == ("refuse", "constraint", "1.0.0")
 
 
@@ -106,9 +106,9 @@ def test_a_rollback_that_runs_twice_goes_back_once(
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0", "1.3.0"):
         scene.event(tag)
-    assert scene.rollback(to, *images, hold=hold, reason=reason).verdict.verdict == "update"
+    assert scene.rollback(to, *images, hold=hold, reason=reason).verdict == "update"
     tip = scene.branch.tip
-    again = scene.rollback(to, *images, hold=hold, reason=reason).verdict
+    again = scene.rollback(to, *images, hold=hold, reason=reason)
     assert (again.verdict, scene.value, scene.branch.tip) == ("unchanged", value, tip)
     assert f"{value}, which {to} meant" in again.because
     state = yaml.safe_load(scene.branch.files[STATE])["files"][target("a")]
@@ -121,11 +121,11 @@ def test_after_a_release_or_an_update_previous_is_asked_anew() -> None:
         scene.event(tag)
     scene.rollback("previous")
     scene.release()
-    assert scene.rollback("previous").verdict.verdict == "update"
+    assert scene.rollback("previous").verdict == "update"
     assert scene.value == "1.2.0"
     scene.release()
     scene.event("1.3.0")
-    assert scene.rollback("previous").verdict.verdict == "update"
+    assert scene.rollback("previous").verdict == "update"
     assert scene.value == "1.2.0"
 
 

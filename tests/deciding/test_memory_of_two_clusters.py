@@ -55,10 +55,10 @@ def test_a_hold_on_staging_holds_nothing_on_production(scene: Callable[[], Pair]
     staging.hold("load test")
     assert prod.event("main-3", 3) == ("update", "admitted")
     assert staging.event("main-3", 3) == ("defer", "held")
-    assert prod.release().verdict.because == "it is not held"
+    assert prod.release().because == "it is not held"
     back = prod.rollback("previous", reason="errors")
-    assert (back.verdict.verdict, back.candidate.tag) == ("update", "main-1")
-    assert staging.release().verdict.verdict == "update"
+    assert (back.verdict, back.candidate.tag) == ("update", "main-1")
+    assert staging.release().verdict == "update"
     assert prod.event("main-4", 4) == ("defer", "held")
 
 
@@ -67,6 +67,24 @@ def test_where_the_memory_lies() -> None:
     for one in (staging, prod):
         one.event("main-2", 2)
     assert states(prod) == [f".image-update/clusters/{name}/web/argocd_web.state" for name in ("prod", "staging")]
+
+
+def test_every_file_system_holds_the_memory() -> None:
+    deep = "/".join(["folder"] * 580)
+    longest = "n" * 240
+    branch = Branch({f"{folder}/kustomization.yaml": KUSTOMIZATION for folder in ("web", deep, "Config")})
+    for name, path in ((longest, "web"), (f"{longest}2", "web"), ("web", deep), ("web", "Config")):
+        app = web(path, "kustomization")
+        app["metadata"]["name"] = name
+        story = Story(app, branch)
+        assert story.event("main-2", 2)[0] in ("update", "unchanged")
+        story.hold("load test")
+        assert story.event("main-3", 3) == ("defer", "held")
+    found = [path for path in branch.files if path.startswith(".image-update/")]
+    assert len(found) == 4
+    assert all(len(path) <= 4096 and max(map(len, path.split("/"))) <= 255 for path in found)
+    # `.image-update/config` is a file, for which a case-insensitive file system takes `.image-update/Config`
+    assert ".image-update/Config-folder/argocd_web.state" in found
 
 
 def test_one_file_remembers_for_each_values_file() -> None:

@@ -1,10 +1,14 @@
 """What a run says about facts that no registry could give: what it means, and what to do."""
 
 import pytest
+from memory import SCOPE, URL, WORDING, Branch, Story
+from runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.subscription import subscribe
+from task.deciding.job import Job, Terms
 from task.deciding.questions import unchecked
 from task.errors import CredentialsError, UnreachableError
+from task.image import parse_image
 from task.model import Answer, Application, Fact, Source
 
 (SUB,) = subscribe(
@@ -42,6 +46,16 @@ def test_it_says_what_is_unknown_and_never_to_run_again(
     assert message in found.message
     assert hint in found.hint
     assert "run it again" not in found.hint
+
+
+def test_only_those_are_warned_who_needed_the_answer() -> None:
+    """Each decision finds the answers to all questions of the run."""
+    newest = application("web", URL, update_strategy="newest-build")
+    story = Story(newest, Branch({target(name): KUSTOMIZATION for name in ("web", "api")}))
+    story.others, story.answer = [application("api", URL)], DOWN
+    report = story.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
+    assert [one.verdict for one in report.decisions] == ["update", "update"]
+    assert [one.application for one in report.problems] == ["argocd/web"]
 
 
 def test_an_answer_leaves_nothing_to_say() -> None:

@@ -51,6 +51,8 @@ ON_PURPOSE = {
             ]
         }
     },  # an image of another registry is another image: what the spec says about it is carried along
+    # an entry that the spec alone has stays hidden: Argo CD has not seen it since the file exists
+    "doc-merge": {"kustomize": {"images": ["existing:latest", "updated:latest"]}},
     "flow-type-none": None,  # decided before an editor is asked
     "set-x-two-docs": TargetError,
 }

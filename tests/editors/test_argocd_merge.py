@@ -50,12 +50,12 @@ ENTRIES = st.lists(
 
 
 @given(SPECS, st.none() | ENTRIES, st.none() | ENTRIES, st.sampled_from(["1.10", "v2", f"main@{DIGEST}"]))
-def test_no_parameter_is_lost(
+def test_no_parameter_is_lost_and_none_appears_that_argo_cd_did_not_see(
     spec: list[Parameter], existing: list[Any] | None, common: list[Any] | None, version: str
 ) -> None:
     files = {
         path: File(yaml.safe_dump({"helm": {"parameters": items}}))
-        for path, items in ((OVERRIDE, existing), (COMMON, common))
+        for path, items in ((COMMON, common), (OVERRIDE, existing))
         if items is not None
     }
     aim = target("helm-override", "acme/web", source=source(parameters=tuple(spec)))
@@ -65,15 +65,24 @@ def test_no_parameter_is_lost(
             "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in spec]
         }
     }
-    texts = [files[COMMON].text] if common is not None else []
-    result = by_name(merged(origin, *texts, after[OVERRIDE].text)["helm"])
-    wanted = by_name(origin["helm"])
-    wanted |= by_name(merged({}, *texts).get("helm", {}))
     own = {"image.name": ("acme/web", True), "image.tag": (version, True)}
-    theirs = {each["name"]: each["value"] for each in existing or () if each["name"] not in own}
-    wanted = {name: value for name, value in (wanted | own).items() if name not in theirs}
-    assert {name: result.get(name) for name in wanted} == wanted
-    assert {name: result[name][0] for name in theirs} == theirs
+    seen = by_name(merged(origin, *(file.text for file in files.values()))["helm"])
+    shared = [files[COMMON].text] if common is not None else []
+    assert by_name(merged(origin, *shared, after[OVERRIDE].text)["helm"]) == seen | own
+
+
+@given(SPECS, ENTRIES, st.none() | ENTRIES)
+def test_carry_parameters_brings_in_what_a_list_lacks_and_the_opposite_nothing(
+    spec: list[Parameter], existing: list[Any], common: list[Any] | None
+) -> None:
+    files = {OVERRIDE: File(yaml.safe_dump({"helm": {"parameters": existing}}))}
+    files |= {} if common is None else {COMMON: File(yaml.safe_dump({"helm": {"parameters": common}}))}
+    below = {one.name for one in spec} | {one["name"] for one in common or ()}
+    there, own = {one["name"] for one in existing}, {"image.name", "image.tag"}
+    for carry, names in ((True, there | below), (False, there)):
+        aim = target("helm-override", "acme/web", source=source(parameters=tuple(spec)), carry=carry)
+        after = edit(files, aim, "acme/web:v2")[0] or files
+        assert set(by_name(merged({}, after[OVERRIDE].text)["helm"])) == names | own
 
 
 def test_an_unquoted_number_in_the_file_is_quoted_because_argo_cd_would_fail_on_it() -> None:
@@ -124,13 +133,17 @@ ENTRY = st.builds(
 @given(
     st.lists(ENTRY, max_size=4), st.none() | st.lists(ENTRY, max_size=4), IMAGES, st.sampled_from(["", "x", "acme/web"])
 )
-def test_no_kustomize_image_is_lost(spec: list[str], existing: list[str] | None, name: str, kname: str) -> None:
+def test_no_kustomize_image_is_lost_and_none_appears(
+    spec: list[str], existing: list[str] | None, name: str, kname: str
+) -> None:
     files = {} if existing is None else {OVERRIDE: File(yaml.safe_dump({"kustomize": {"images": existing}}))}
     aim = target("kustomize-override", name, Keys(kustomize_name=kname), source=source(images=tuple(spec)))
     after = {**files, **edit(files, aim, f"{name}:2")[0]}
     result = [parse_entry(text) for text in merged({}, after[OVERRIDE].text)["kustomize"]["images"]]
-    mine = parse_image(name).identity
-    assert {parse_entry(text).key for text in spec} <= {each.key for each in result}
+    mine, seen = parse_image(name).identity, [parse_entry(one) for one in (spec if existing is None else existing)]
+    assert {each.key for each in result if each.identity != mine} <= {each.key for each in seen}
+    others = {each.key for each in seen if each.identity != mine and each.key != identity_of(kname)}
+    assert others <= {each.key for each in result}
     assert all(each.right.endswith(":2") == (each.identity == mine) for each in result)
     assert any(each.identity == mine and (not kname or each.key == identity_of(kname)) for each in result)
     assert edit(after, aim, f"{name}:2") == ({}, ())

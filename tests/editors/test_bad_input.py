@@ -14,6 +14,7 @@ from task.errors import AnnotationError, TargetError
 from task.model import File, Keys, Reading, Target, TargetKind
 
 KINDS: list[TargetKind] = [*EDITORS]
+CREATED = ["helmvalues", "helm-override", "kustomize-override", "plugin-override"]  # if they are missing
 FILE_OF = {"kustomization": "apps/web/kustomization.yaml", "manifests": "apps/web/deploy.yaml"}
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
@@ -81,12 +82,12 @@ def test_a_folder_on_the_way_that_is_none(kind: TargetKind, mode: str) -> None:
         read({"apps": File("", mode)}, aim(kind))
 
 
-@pytest.mark.parametrize("kind", ["helmvalues", "helm-override", "kustomize-override", "plugin-override"])
+@pytest.mark.parametrize("kind", CREATED)
 def test_a_missing_file_says_nothing(kind: TargetKind) -> None:
     assert read({}, aim(kind)) == Reading(file=PATHS[kind])
 
 
-@pytest.mark.parametrize("kind", ["kustomization", "manifests", "flux"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in CREATED])
 def test_a_missing_file_that_is_never_created(kind: TargetKind) -> None:
     with pytest.raises(TargetError):
         read({}, aim(kind))
@@ -158,3 +159,10 @@ def test_a_key_path_that_nobody_means() -> None:
 def test_a_mode_stays() -> None:
     changed, _ = edit({OVERRIDE: File("helm:\n", "100755")}, target("helm-override"), "ghcr.io/acme/api:2")
     assert changed[OVERRIDE].mode == "100755"
+
+
+def test_a_byte_order_mark_within_a_file_hides_no_manifest() -> None:
+    pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: ghcr.io/acme/api:v1\n"
+    text = f"{pod}---\n\ufeff# of another file\n{pod}"
+    new, _ = edit({"apps/web/pod.yaml": File(text)}, target("manifests"), "ghcr.io/acme/api:v2")
+    assert new["apps/web/pod.yaml"].text == text.replace("v1\n---", "v2\n---").removesuffix("v1\n") + "v2\n"

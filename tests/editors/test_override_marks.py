@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.editors import strays
-from task.editors.argocd_source import FROM_COMMON, FROM_SPEC
+from task.editors.argocd_source import FROM_COMMON, FROM_SPEC, Stray
 from task.model import File, Keys, Target
 
 COMMON = "apps/web/.argocd-source.yaml"
@@ -56,7 +56,11 @@ ROWS: list[tuple[str, list[tuple[str, str, str]], list[tuple[str, str, str]], st
     ("its own stays", [("a", "v1", "")], [("a", "v3", "")], "", [("a", "v1", "")]),
     ("another comment is none", [("a", "v1", "# from me")], [("a", "v3", "")], "", [("a", "v1", "# from me")]),
     ("marked and gone", [("a", "v1", FROM_SPEC), ("b", "v1", "")], [], "", [("b", "v1", "")]),
-    ("new is marked", [("b", "v1", "")], [("a", "v3", "")], "", [("b", "v1", ""), ("a", "v3", FROM_SPEC)]),
+    ("new is marked", [], [("a", "v3", "")], "", [("a", "v3", FROM_SPEC)]),
+    ("a list of ours takes more", [("b", "v1", FROM_SPEC)], [("b", "v1", ""), ("a", "v3", "")], "", [("b", "v1", FROM_SPEC), ("a", "v3", FROM_SPEC)]),  # noqa: E501
+    ("somebody's list keeps what it has", [("b", "v1", "")], [("a", "v3", "")], "v4", [("b", "v1", "")]),
+    ("what the common file hides stays hidden", [], [("b", "v3", "")], "v4", [("a", "v4", FROM_COMMON)]),
+    ("and later, too", [("a", "v4", FROM_COMMON)], [("b", "v3", "")], "v4", [("a", "v4", FROM_COMMON)]),
     ("the common file is said", [], [], "v4", [("a", "v4", FROM_COMMON)]),
     ("the common file comes first", [("a", "v1", FROM_SPEC)], [("a", "v3", "")], "v4", [("a", "v4", FROM_COMMON)]),
     ("back to the spec", [("a", "v1", FROM_COMMON)], [("a", "v3", "")], "", [("a", "v3", FROM_SPEC)]),
@@ -102,7 +106,7 @@ def test_no_mark_but_a_comment_behind_a_value_in_block_style(text: str) -> None:
     before = next(one for one in plain(text)["helm"]["parameters"] if one["name"] == "a")
     after = written(aim, text)
     assert before in plain(after)["helm"]["parameters"]
-    assert strays("helm-override", {OVERRIDE: File(after)}, aim) == (("a", FROM_SPEC),)
+    assert strays("helm-override", {OVERRIDE: File(after)}, aim) == (Stray("a", FROM_SPEC, hidden=False),)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +124,31 @@ def test_no_mark_but_a_comment_behind_a_value_in_block_style(text: str) -> None:
 def test_which_differences_are_told(element: str, spec: tuple[str, str, bool], told: bool) -> None:
     files = {OVERRIDE: File(f"helm:\n  parameters:\n  - {element}\n")}
     aim = replace(AIMS["helm"](items=[spec]), managed=("image.tag", "db.tag"))
-    assert bool(strays("helm-override", files, aim)) is told
+    assert any(not one.hidden for one in strays("helm-override", files, aim)) is told
     assert strays("helm-override", files, replace(aim, carry=False)) == ()
+
+
+@pytest.mark.parametrize("section", AIMS)
+@pytest.mark.parametrize(
+    ("elements", "common", "hidden"),
+    [
+        ([("b", "v1", "")], "", [FROM_SPEC]),
+        ([("b", "v1", "")], "v4", [FROM_COMMON]),
+        ([("b", "v1", "# from me")], "", [FROM_SPEC]),
+        ([("b", "v1", FROM_SPEC)], "", []),  # the next update brings it in
+        ([("a", "v1", "")], "", []),
+        ([], "", []),
+    ],
+)
+def test_what_somebody_s_list_hides_is_told(section: str, elements: Any, common: str, hidden: list[str]) -> None:
+    aim = AIMS[section](items=[("a", "v3", False)])
+    files = {OVERRIDE: File(document(section, *(element(section, *one) for one in elements)))}
+    files |= {COMMON: File(document(section, element(section, "a", common)))} if common else {}
+    name = "kustomize.images[a]" if section == "kustomize" else "a"
+    found = [one for one in strays(aim.kind, files, aim) if one.hidden]
+    assert found == [Stray(name, origin, hidden=True) for origin in hidden]
+    for carry in (True, False):
+        assert not any(one.hidden for one in strays(aim.kind, files, replace(aim, carry=carry)))
 
 
 def test_a_file_of_ten_thousand_marks_takes_no_time() -> None:
@@ -156,7 +183,10 @@ def test_marks_decide_for_every_file(elements: Any, spec: Any, common: Any) -> N
     text = "helm:\n  parameters:\n" + "".join(blocks)
     shared = None if common is None else yaml.safe_dump({"helm": {"parameters": [item(*one) for one in common]}})
     after = written(AIMS["helm"](items=spec), text, shared)
-    carried = {one[0]: item(*one) for one in (*spec, *(common or ()))}
+    marks = {mark for *_, mark, _ in elements}
+    followed = spec if common is None or FROM_SPEC in marks else ()
+    carried = {one[0]: item(*one) for one in (*followed, *(common or ()))}
+    carried = carried if not elements or marks & {FROM_SPEC, FROM_COMMON} else {}
     own = {"image.name": API, "image.tag": "v2"}
     for block, (name, _, mark, _) in zip(blocks, elements, strict=True):
         assert name in own or mark in {FROM_SPEC, FROM_COMMON} or block in after

@@ -68,7 +68,6 @@ UNSOUND: list[tuple[TargetKind, Keys, str]] = [
     ("helmvalues", Keys(tag="t"), "t: 1.10\n"),
     ("helmvalues", Keys(tag="t"), "t: yes\n"),
     ("helmvalues", Keys(tag="t"), "t: |\n  v1\n"),  # with a line break at its end
-    ("helmvalues", Keys(tag="t"), "t: v1\nt: v2\n"),
     ("flux", Keys(), f"kind: HelmRelease\nspec: {{values: {{image: {{repository: {API}, tag: 1.0}}}}}}\n"),
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from editors.argocd import merged
-from editors.editing import DIGEST, OTHER, OVERRIDE, edit, source, target
+from editors.editing import DIGEST, OTHER, OVERRIDE, edit, read, source, target
 from support import needs
 
 from task.model import File, Keys, Parameter
@@ -160,3 +160,52 @@ def test_a_component_sets_the_image_of_the_overlay_that_uses_it(tmp_path: Path) 
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "kustomization.yaml").write_text(after["k/kustomization.yaml"].text)
     assert built(tmp_path, HEAD + "components: [c]\n")[0] == "ghcr.io/acme/api:2"
+
+
+NAMED = ("web", "ghcr.io/acme/api", "", "1.0.0"), ("ghcr.io/acme/api", "", "", "2.0.0")
+SEVERAL = {
+    "as AIU appends it": NAMED,
+    "the other way round": NAMED[::-1],
+    "a twin": (("ghcr.io/acme/api", "", "", "3.0.0"), ("ghcr.io/acme/api", "", "", "2.0.0")),
+    "a twin with another name": (("web", "ghcr.io/acme/api", "", "1.0.0"), ("web", "ghcr.io/acme/api", "", "2.0.0")),
+    "a digest on top": (*NAMED, ("ghcr.io/acme/api", "", DIGEST, "")),
+}
+
+
+@pytest.mark.parametrize("base", ["web", "ghcr.io/acme/api"])
+@pytest.mark.parametrize("edited", [False, True], ids=["build", "edit set image"])
+@pytest.mark.parametrize("entries", [pytest.param(entries, id=name) for name, entries in SEVERAL.items()])
+def test_of_several_entries_the_one_that_kustomize_makes_effective_is_current(
+    tmp_path: Path, entries: Any, edited: Any, base: str
+) -> None:
+    images: list[str] = []
+    if edited:  # as Argo CD applies an override file
+        images = [
+            f"{f'{name}=' if new else ''}ghcr.io/acme/api{f':{tag}' if tag else ''}{f'@{digest}' if digest else ''}"
+            for name, new, digest, tag in entries
+        ]
+        aim, path = target("kustomize-override", "ghcr.io/acme/api", Keys(kustomize_name=base)), OVERRIDE
+        text = yaml.safe_dump({"kustomize": {"images": images}})
+    else:
+        fields = ("name", "newName", "digest", "newTag")
+        listed = [{key: value for key, value in zip(fields, one, strict=True) if value} for one in entries]
+        aim, path = (
+            target("kustomization", "ghcr.io/acme/api", Keys(kustomize_name=base), path="k"),
+            "k/kustomization.yaml",
+        )
+        text = HEAD + yaml.safe_dump({"images": listed})
+    (tmp_path / "d.yaml").write_text(
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: a, image: {base}}}]}}\n"
+    )
+    (tmp_path / "kustomization.yaml").write_text(HEAD if edited else text)
+    program = needs("kustomize")
+    if edited:
+        edit_command = [program[0], "edit", "set", "image", *images]
+        if subprocess.run(edit_command, cwd=tmp_path, capture_output=True, check=False).returncode:
+            pytest.skip("kubectl's kustomize has no edit")
+    done = subprocess.run([*program, str(tmp_path)], capture_output=True, check=True)
+    runs = yaml.safe_load(done.stdout)["spec"]["containers"][0]["image"]
+    now = read({path: File(text)}, aim)
+    if base in {name for name, *_ in entries}:
+        assert runs == f"ghcr.io/acme/api:{now.tag}" if not now.digest else runs.endswith(now.digest)
+    assert {now.tag, *now.also} - {""} == {tag for *_, tag in entries if tag}

@@ -34,6 +34,7 @@ CODES = {3: 400, 5: 404, 7: 403, 8: 429, 13: 500, 2: 500, 14: 503, 16: 401}  # g
 KNOWN = {
     "": {"name", "refresh", "projects", "project", "resourceVersion", "selector", "repo", "appNamespace", "fields"},
     "resource-tree": {"appNamespace", "project"},
+    "resource": {"appNamespace", "project", "namespace", "resourceName", "version", "group", "kind"},
     "syncwindows": {"appNamespace", "project"},
 }
 
@@ -75,6 +76,9 @@ class ArgoCDServer(ThreadingHTTPServer):
         self.plays: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.trees: dict[tuple[str, str], dict[str, Any]] = {}
         self.windows: dict[tuple[str, str], dict[str, Any]] = {}
+        # ApplicationSets and AppProjects that the token may get, as their kind in the API and (namespace, name)
+        self.others: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}  # the manifests of live pods, by name
         self.hidden: set[tuple[str, str]] = set()  # (namespace, name) that the token may not get
         self.frozen: set[tuple[str, str]] = set()  # (namespace, name) that it may not update
         self.faults: list[Fault] = []
@@ -185,6 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._logged_in(asked)
             raw = urlsplit(self.path).path.removeprefix(api)
             parts = [unquote(one) for one in raw.split("/")]
+            if parts[0] in ("applicationsets", "projects"):
+                return 200, self._other(asked, *parts[:2]), {}
             if parts[0] != "applications":
                 return 404, "Not Found", {}
             if asked.method == "PATCH":
@@ -211,7 +217,18 @@ class _Handler(BaseHTTPRequestHandler):
         key = self._key(namespace, project, parts[1])
         if len(parts) == 2:
             return self._look(key, refresh="refresh" in asked.query)
+        if parts[2] == "resource":
+            pod = self.server.pods.get(asked.query["resourceName"][0])
+            if pod is None:
+                raise _Denied(3, f"Pod {asked.query['resourceName'][0]} not found as part of application {parts[1]}")
+            return {"manifest": json.dumps(pod)}
         return {"resource-tree": self.server.trees, "syncwindows": self.server.windows}[parts[2]].get(key, {})
+
+    def _other(self, asked: Request, kind: str, name: str) -> dict[str, Any]:
+        namespace = asked.query.get("appsetNamespace", ["argocd"])[0]
+        if found := self.server.others.get((kind, namespace, name)):
+            return found
+        raise _Denied(7, "permission denied")
 
     def _key(self, namespace: str, project: str, name: str) -> tuple[str, str]:
         """Return a visible Application. Only a client that may see the project learns whether another one exists."""

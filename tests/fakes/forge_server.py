@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs, unquote
 
+import serving as threads
 from fakes.description import described
 
 
@@ -254,12 +255,6 @@ Server = TypeVar("Server", bound=ForgeServer)
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
     """Run the server during the block. At its end, fail for any wrong request."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with threads.serving(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
     assert server.wrong == [], "\n".join(server.wrong)

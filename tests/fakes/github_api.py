@@ -15,7 +15,13 @@ OWNER, REPO = "acme", "deploy"
 NAME = f"{OWNER}/{REPO}"
 ENABLE, ENQUEUE = "EnablePullRequestAutoMergeInput", "EnqueuePullRequestInput"
 CLEAN = '["Pull request Pull request is in clean status"]'
-NOT_ALLOWED = "Pull request Auto merge is not allowed for this repository"
+REFUSALS = {
+    "clean": CLEAN,
+    "unstable": "Pull request Pull request is in unstable status",
+    "no rules": "Pull request Protected branch rules not configured for this branch",
+    "not allowed": "Pull request Auto merge is not allowed for this repository",
+}
+WAYS = {"merge": "Merge commits", "squash": "Squash merges", "rebase": "Rebase merges"}
 
 
 class GitHub(ForgeServer):
@@ -32,7 +38,8 @@ class GitHub(ForgeServer):
         self.author = "image-bot"
         self.settings = {"allow_merge_commit": True, "allow_squash_merge": True, "allow_rebase_merge": True}
         self.drafts = True
-        self.auto_merge = "waiting"  # "waiting", "clean", "not allowed"
+        self.auto_merge = "waiting"  # "waiting", or one of REFUSALS
+        self.ways = set(WAYS)  # that the repository allows, whatever its settings show
         self.queue = False  # whether the branch accepts changes only through its merge queue
         self.conflicts = False
         self.old_names: set[str] = set()  # earlier names of the repository, with the owner
@@ -224,6 +231,8 @@ class GitHub(ForgeServer):
     def _merge(self, request: Request, pull: Pull) -> Reply:
         if request.body.get("sha") != self.branches.get(pull.head):
             return _error(409, "Head branch was modified. Review and try the merge again.")
+        if request.body["merge_method"] not in self.ways:
+            return _error(405, f"{WAYS[request.body['merge_method']]} are not allowed on this repository.")
         if self.queue:
             return _error(405, "Repository rule violations found\n\nChanges must be made through the merge queue")
         self.merge(str(pull.number))
@@ -237,10 +246,14 @@ class GitHub(ForgeServer):
         pull = next(one for one in self.pulls if f"PR_{one.number}" == what["pullRequestId"])
         kind = ENQUEUE if ENQUEUE in request.body["query"] else ENABLE
         name = {ENABLE: "enablePullRequestAutoMerge", ENQUEUE: "enqueuePullRequest"}[kind]
-        fields = {ENABLE: {"pullRequestId", "mergeMethod"}, ENQUEUE: {"pullRequestId", "expectedHeadOid"}}[kind]
+        fields = {"pullRequestId", "expectedHeadOid", *(["mergeMethod"] if kind == ENABLE else [])}
         self.require(f"$input: {kind}!" in request.body["query"], "GraphQL: the input's type")
         self.require(set(what) <= fields, f"GraphQL: {kind} knows no {set(what) - fields}")
-        said = {"clean": CLEAN, "not allowed": NOT_ALLOWED}.get(self.auto_merge, "") if kind == ENABLE else ""
+        said = REFUSALS.get(self.auto_merge, "") if kind == ENABLE else ""
+        if kind == ENABLE and what["mergeMethod"].lower() not in self.ways:
+            said = f"Merge method {WAYS[what['mergeMethod'].lower()].lower()} are not allowed on this repository"
+        if what["expectedHeadOid"] != self.branches.get(pull.head):
+            said = "Head sha didn't match the expected one"
         if said:
             error = {"type": "UNPROCESSABLE", "path": [name], "message": said}
             return Reply(200, {"data": {name: None}, "errors": [error]})

@@ -29,7 +29,9 @@ class GitLab(ForgeServer):
         self.assigned: dict[int, list[str]] = {}
         self.premium = True
         self.looks = 0  # how many more times a request is "checking"
-        self.pipeline = "running"  # "running", "none", "forbidden"
+        self.pipeline = (
+            "running"  # "running", "none", "required" (there is none, and the project wants one), "forbidden"
+        )
         self.conflicts = False
         self.links: dict[int, str] = {}  # links of environments
         self.old_names: set[str] = set()  # earlier paths of the project
@@ -185,7 +187,6 @@ class GitLab(ForgeServer):
         return Reply(200, self.shown(pull))
 
     def _merge(self, request: Request, pull: Pull) -> Reply:
-        self.require(request.body.get("auto_merge") is True, "auto_merge: true")
         if request.body.get("sha") != self.branches.get(pull.head):
             return _error(409, "SHA does not match HEAD of source branch: " + self.branches[pull.head])
         if self.pipeline == "forbidden":
@@ -193,10 +194,14 @@ class GitLab(ForgeServer):
         if self.looks or self.conflicts or pull.title.startswith("Draft:"):
             self.looks -= self.looks > 0
             return _error(405, "405 Method Not Allowed")
-        if self.pipeline == "none":
-            self.merge(str(pull.number))
-        else:
+        waits = request.body.get("auto_merge", False)
+        self.require(waits or self.pipeline != "running", "auto_merge: true where a pipeline runs")
+        if self.pipeline in ("none", "required") and (waits or self.pipeline == "required"):
+            return _error(405, "405 Method Not Allowed")
+        if waits:
             pull.auto = request.body
+        else:
+            self.merge(str(pull.number))
         return Reply(200, self.shown(pull))
 
     def refusal(self, kind: str) -> Reply:
@@ -211,6 +216,8 @@ class GitLab(ForgeServer):
     def shown(self, pull: Pull) -> dict[str, Any]:
         """Return a merge request in the form of the API."""
         status = "checking" if self.looks else "conflict" if self.conflicts else "mergeable"
+        if self.pipeline == "required":
+            status = "ci_must_pass"
         return {
             "id": 1000 + pull.number,
             "iid": pull.number,
@@ -229,6 +236,7 @@ class GitLab(ForgeServer):
             "detailed_merge_status": status,
             "merge_status": "can_be_merged",
             "has_conflicts": self.conflicts,
+            "head_pipeline": {"id": 1, "status": "running"} if self.pipeline == "running" else None,
             "sha": self.branches.get(pull.head),
             "merge_commit_sha": pull.merge_commit or None,
             "squash_commit_sha": None,

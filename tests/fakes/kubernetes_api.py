@@ -6,7 +6,6 @@ RBAC manifests decide about access. Written Applications are checked against Arg
 import gzip
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,10 +16,12 @@ from urllib.parse import parse_qs
 
 from fakes.kubernetes_answers import answer_of
 from fakes.kubernetes_state import (
+    APPLICATION_SETS,
     APPLICATIONS,
     CONFIG_MAPS,
     EVENTS,
     PODS,
+    PROJECTS,
     SECRETS,
     UPDATERS,
     Asked,
@@ -29,10 +30,11 @@ from fakes.kubernetes_state import (
     Status,
     application,
 )
+from serving import serving
 
 __all__ = [
-    "APPLICATIONS", "CONFIG_MAPS", "EVENTS", "PODS", "SECRETS", "UPDATERS", "Asked", "Fault", "KubernetesApi",
-    "application", "running",
+    "APPLICATIONS", "APPLICATION_SETS", "CONFIG_MAPS", "EVENTS", "PODS", "PROJECTS", "SECRETS", "UPDATERS", "Asked",
+    "Fault", "KubernetesApi", "application", "running",
 ]  # fmt: skip
 GZIP_FROM = 128 * 1024  # bytes, like the API server
 
@@ -49,14 +51,8 @@ def running(
     scheme = "http" if wrapped is server.socket else "https"
     server.socket = wrapped
     found.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 APPLICATIONS, UPDATERS = "argoproj.io/applications", "argocd-image-updater.argoproj.io/imageupdaters"
+APPLICATION_SETS, PROJECTS = "argoproj.io/applicationsets", "argoproj.io/appprojects"
 EVENTS, SECRETS, CONFIG_MAPS, PODS = "/events", "/secrets", "/configmaps", "/pods"
 KINDS = {
     APPLICATIONS: ("argoproj.io/v1alpha1", "Application"),
+    APPLICATION_SETS: ("argoproj.io/v1alpha1", "ApplicationSet"),
+    PROJECTS: ("argoproj.io/v1alpha1", "AppProject"),
     UPDATERS: ("argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater"),
     EVENTS: ("v1", "Event"),
     SECRETS: ("v1", "Secret"),

@@ -1,3 +1,5 @@
+"""Pull requests of Azure DevOps."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -131,7 +133,7 @@ def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server
 
 
 def test_labels_are_added_once(world: World, server: Server) -> None:
-    wanted = replace(world.push("1.1"), labels=("deploy", "web shop"))
+    wanted = replace(world.push("1.1"), labels=("deploy", "web shop", "Deploy"))
     world.propose(wanted)
     assert server.open[0].labels == ["deploy", "web shop"]
     world.propose(replace(world.push("1.2"), labels=("Deploy", "new")))

@@ -1,3 +1,5 @@
+"""Pull requests of Bitbucket Cloud."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

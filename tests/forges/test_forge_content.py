@@ -1,3 +1,5 @@
+"""The texts of pull requests, cut to what a forge takes, and values of a forge's answers."""
+
 from dataclasses import replace
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Pull requests of Gitea and Forgejo."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

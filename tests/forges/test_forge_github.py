@@ -1,3 +1,5 @@
+"""Pull requests of GitHub."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -111,7 +113,12 @@ def test_auto_merge(world: World, server: Server, settings: dict[str, bool], met
     done = world.propose(wanted)
     assert (done.state, done.note) == ("open", "")
     auto = server.open[0].auto
-    assert auto == {"kind": "enablePullRequestAutoMerge", "pullRequestId": "PR_1", "mergeMethod": method}
+    assert auto == {
+        "kind": "enablePullRequestAutoMerge",
+        "pullRequestId": "PR_1",
+        "mergeMethod": method,
+        "expectedHeadOid": server.branches[HEAD],
+    }
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []  # it is on already
@@ -125,8 +132,10 @@ def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -
     assert "Allow auto-merge" in done.note
 
 
-def test_auto_merge_with_nothing_to_wait_for(world: World, server: Server) -> None:
-    server.auto_merge = "clean"
+@pytest.mark.parametrize("said", ["clean", "unstable", "no rules"])
+@pytest.mark.parametrize("ways", [{"merge"}, {"squash"}, {"rebase"}])
+def test_auto_merge_with_nothing_to_wait_for(world: World, server: Server, said: str, ways: set[str]) -> None:
+    server.auto_merge, server.ways = said, ways
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
@@ -139,18 +148,19 @@ def test_merge_queue(world: World, server: Server) -> None:
     assert (done.state, done.note) == ("open", "")
 
 
-def test_a_later_push_is_never_merged_unseen(world: World, server: Server) -> None:
-    server.auto_merge = "clean"
+@pytest.mark.parametrize(("said", "when"), [("waiting", "/graphql"), ("clean", "/graphql"), ("clean", "/merge")])
+def test_a_later_push_is_never_merged_unseen(world: World, server: Server, said: str, when: str) -> None:
+    server.auto_merge = said
     wanted = replace(world.push("1.1"), auto_merge=True)
 
     def push(request: object) -> None:
-        if getattr(request, "path", "").endswith("/graphql"):
+        if getattr(request, "path", "").endswith(when):
             server.branches[HEAD] = "9" * 40
 
     server.before = push
     done = world.propose(wanted)
-    assert (done.state, server.pulls[0].state) == ("open", "open")
-    assert "Head branch was modified" in done.note
+    assert (done.state, server.pulls[0].state, server.pulls[0].auto) == ("open", "open", None)
+    assert "GitHub cannot merge it by itself: Head" in done.note
 
 
 @pytest.mark.parametrize(
@@ -242,8 +252,7 @@ def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> 
 
 
 def test_another_way_to_merge_where_the_settings_are_not_shown(world: World, server: Server) -> None:
-    said = "Merge method merge commits are not allowed on this repository"
-    server.fail(Reply(200, {"data": None, "errors": [{"message": said}]}), "POST", "/graphql")
+    server.ways = {"squash"}
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     auto = server.open[0].auto
     assert auto is not None

@@ -1,3 +1,5 @@
+"""Merge requests of GitLab."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -109,18 +111,19 @@ def test_auto_merge_waits_while_gitlab_looks(world: World, server: Server, monke
     assert done.note == ""
 
 
-def test_auto_merge_without_a_pipeline_merges(world: World, server: Server) -> None:
+def test_auto_merge_without_a_pipeline_merges(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0,))
     server.pipeline = "none"
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
-@pytest.mark.parametrize("reason", ["forbidden", "conflicts", "draft"])
+@pytest.mark.parametrize("reason", ["forbidden", "conflicts", "draft", "required"])
 def test_auto_merge_that_cannot_be_is_noted(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0,))
-    server.pipeline = reason if reason == "forbidden" else "running"
+    server.pipeline = reason if reason in ("forbidden", "required") else "running"
     server.conflicts = reason == "conflicts"
     done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
     assert (done.state, server.open[0].auto) == ("open", None)

@@ -1,3 +1,5 @@
+"""Which forge a run opens for a repository, and how often it asks the host."""
+
 from collections.abc import Iterator
 
 import pytest

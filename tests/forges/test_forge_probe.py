@@ -1,3 +1,5 @@
+"""How a host of which nobody said what it is is asked for its forge."""
+
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -126,6 +128,9 @@ class Odd:
         raise self.error
 
     def state(self, _number: str) -> Proposed:
+        raise self.error
+
+    def withdraw(self, _found: Proposed, _body: str) -> None:
         raise self.error
 
     def close(self) -> None:

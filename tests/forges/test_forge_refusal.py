@@ -1,3 +1,5 @@
+"""What a run says if a forge refuses a request."""
+
 import json
 from typing import Any
 
@@ -116,6 +118,15 @@ LIMITED = [
     (answer(429, {}, Retry_After="7"), 7.0),
     (answer(403, {}, Retry_After="7"), 7.0),
     (answer(403, {"message": "You have exceeded a secondary rate limit."}), 60.0),
+    # what the headers tell is the primary limit's, which begins anew in an hour
+    (
+        answer(
+            403, {"message": "a secondary rate limit"}, X_RateLimit_Remaining="4990", X_RateLimit_Reset="9999999999"
+        ),
+        60.0,
+    ),
+    (answer(429, {}, RateLimit_Remaining="12", RateLimit_Reset="9999999999"), 60.0),
+    (answer(403, {}, Retry_After="Fri, 01 Jan 2016 00:00:00 GMT"), 0.0),
     (answer(429, {}), 60.0),
     (answer(429, {}, RateLimit_Reset="1"), 1.0),
     (answer(403, {}, X_RateLimit_Remaining="0", X_RateLimit_Reset="1"), 1.0),

@@ -1,3 +1,5 @@
+"""Which token a forge gets, and which host gets none."""
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,6 +59,15 @@ def test_chosen(
 ) -> None:
     found = Tokens(given, environ, lambda _url: logins).of(GITHUB)
     assert (found.secret.reveal(), found.source) == (token, source)
+
+
+@pytest.mark.parametrize(("given", "user"), [("", "x-bitbucket-api-token-auth"), ("me@example.com", "me@example.com")])
+def test_the_apis_user_of_gits_token(given: str, user: str) -> None:
+    git_login = Login("https://bitbucket.org", "x-bitbucket-api-token-auth", Secret("ATATT3"))
+    found = Tokens(ForgeTokenOptions(user=given), {}, lambda _url: (git_login,)).of(
+        place("https://bitbucket.org/acme/web")
+    )
+    assert (found.secret.reveal(), found.user) == ("ATATT3", user)
 
 
 def test_the_jobs_own_repository_has_the_jobs_own_token() -> None:

@@ -1,3 +1,5 @@
+"""The title, body and branch of a pull request, and what a run reads from them again."""
+
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,13 +27,13 @@ from task.forges.proposal import (
     title,
 )
 from task.forges.proposed_builds import packed
+from task.forges.table import FORGES
 from task.model import Build, Image, Proposed, Written
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, commit_message
 
 DIGEST = "sha256:" + "a" * 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-FORGES = ("github", "gitlab", "gitea", "bitbucket", "bitbucket-server", "azure")
 
 
 def change(new: str = "1.4.3", old: str = "1.4.2", name: str = "ghcr.io/acme/api", **more: Any) -> Change:
@@ -63,6 +65,12 @@ def test_body() -> None:
         f"<!-- image-update-commit: {COMMIT} -->\n"
         f"<!-- image-update-builds: {packed(builds([app()]), 1000)} -->\n"
     )
+
+
+def test_a_promotion_names_its_sources() -> None:
+    promoted = [app(change(promoted_from=f"argocd/{one}"), name=one) for one in ("web", "api")]
+    text = body(Content(promoted, links=Links(run="https://ci.example/1")), "gitlab")
+    assert "\n\nPromoted from `argocd/web`, `argocd/api` · by [" in text
 
 
 def test_nothing_known_leaves_nothing_empty() -> None:
@@ -168,7 +176,7 @@ def test_what_others_write_is_code(text: str) -> None:
     assert all(char.isprintable() or char in "\n\u200b" for char in outside)
 
 
-@given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(FORGES))
+@given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(sorted(FORGES)))
 def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
     apps = [app(change(new=value, old=value), name=value)]
     shown = body(Content(apps, text, Links(value, f"https://x.example/{value}")), forge)

@@ -2,15 +2,12 @@
 
 import os
 import re
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from git_servers import git_server
+from git_servers import daemon, git_server
 from support import bare_repo, commit, git
 
 from task.git import ancestry as lineage
@@ -41,27 +38,6 @@ def order(repository: str | Path, old: str, new: str) -> Kin:
 
 def shown(kin: Kin) -> tuple[str, str]:
     return kin.order, kin.why
-
-
-@contextmanager
-def daemon(folder: Path) -> Iterator[str]:
-    """`git daemon` on a free port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = ["git", "daemon", "--export-all", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}"]
-    with subprocess.Popen(
-        [*argv, f"--base-path={folder}", str(folder)], stderr=subprocess.DEVNULL, start_new_session=True
-    ) as running:
-        for _ in range(100):
-            with socket.socket() as probe:
-                if not probe.connect_ex(("127.0.0.1", port)):
-                    break
-            time.sleep(0.05)
-        try:
-            yield f"git://127.0.0.1:{port}"
-        finally:
-            os.killpg(running.pid, 15)
 
 
 def chain(repo: Path, count: int, branch: str = "main") -> list[str]:

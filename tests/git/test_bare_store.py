@@ -285,10 +285,13 @@ def test_servers_that_allow_less(
     for key, value in settings.items():
         git(repo, "config", key, value)
     git_door, places = door(), [Place("a/b/c/d.yaml"), Place("a", "tree")]
+    said: list[str] = []
+    git_door.log = said.append
     with BareRepository(git_door, str(repo)) as store:
         files = store.snapshot("main", places).files
         assert {path: file.text for path, file in files.items()} == {"a/b/c/d.yaml": "1\n", "a/b/e.yaml": "2\n"}
         assert git_door.calls.count("fetch") == fetches
+        assert [line for line in said if "warning" in line] == []  # nobody has to do anything
         commit(repo, {"a/b/e.yaml": "new\n"})
         assert store.snapshot("main", places).files["a/b/e.yaml"].text == "new\n"
 

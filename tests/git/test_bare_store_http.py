@@ -9,7 +9,7 @@ import pytest
 from git_servers import GitServer, git_server
 from support import bare_repo, commit, git, show
 
-from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
+from task.errors import CredentialsError, RepositoryError, SourceError, TaskError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import Changeset, Destination, File, Landing, Person, Place
@@ -41,6 +41,27 @@ def land(url: str, **environ: str) -> Landing:
         files = {VALUES: File(snapshot.files[VALUES].text.replace("v1", "v2"))}
         destination = Destination(snapshot.repo, snapshot.branch, snapshot.branch)
         return store.land(Changeset(destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
+
+
+@pytest.mark.parametrize("page", [b"<html>Sign in</html>", b"<html>\n\t<body>Sign in</body>\n</html>\n"])
+@pytest.mark.parametrize("branch", ["", "main"])
+def test_a_web_page_is_no_empty_repository(server: GitServer, page: bytes, branch: str) -> None:
+    server.page = page
+    with (
+        BareRepository(Git(os.environ), server.url + "repo.git") as store,
+        pytest.raises(RepositoryError, match="shows a web page here") as caught,
+    ):
+        store.snapshot(branch, [Place(VALUES)])
+    assert caught.value.subject.startswith(server.url)
+
+
+def test_an_empty_repository_is_no_web_page(server: GitServer) -> None:
+    git(server.folder, "init", "-q", "--bare", "empty.git")
+    with (
+        BareRepository(Git(os.environ), server.url + "empty.git") as store,
+        pytest.raises(SourceError, match="it is empty"),
+    ):
+        store.default_branch()
 
 
 def with_login(server: GitServer, login: str) -> str:

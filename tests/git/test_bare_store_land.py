@@ -1,6 +1,7 @@
 """Landing a change: what reaches the remote branch, on real bare repositories."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -268,6 +269,38 @@ def test_gitea_refuses_an_unsigned_commit(repo: Path) -> None:
         store.land(change(read(store)))
     assert caught.value.exit == Exit.ACCESS
     assert "--signing-key" in caught.value.hint
+
+
+def killing(folder: Path, command: str, *, landed: bool) -> dict[str, str]:
+    """Return an environment in which the kernel seems to kill the first git process of this command."""
+    (folder / "bin").mkdir()
+    program, before = folder / "bin" / "git", f'{shutil.which("git")} "$@" >/dev/null 2>&1;' if landed else ""
+    program.write_text(
+        f"""#!/bin/sh
+case " $* " in
+*" {command} "*) if mkdir {folder}/killed 2>/dev/null; then {before} kill -9 $$; fi ;;
+esac
+exec {shutil.which("git")} "$@"
+"""
+    )
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_git_is_killed_while_it_pushes(repo: Path, tmp_path: Path, landed: bool) -> None:
+    """As by the kernel, when the memory of the step is used up."""
+    with open_store(repo, **killing(tmp_path, "push", landed=landed)) as store:
+        landing = store.land(change(read(store)))
+    assert landing.commit == tip(repo)
+    assert git(repo, "rev-list", "--count", "main") == "2"
+
+
+@pytest.mark.parametrize("command", ["fetch", "fast-import", "cat-file"])
+def test_git_is_killed_before_anything_is_pushed(repo: Path, tmp_path: Path, command: str) -> None:
+    with open_store(repo, **killing(tmp_path, command, landed=False)) as store, pytest.raises(UnreachableError):
+        store.land(change(read(store)))
+    assert git(repo, "rev-list", "--count", "main") == "1"
 
 
 def test_hooks_of_this_machine_do_not_run(repo: Path, tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from support import bare_repo, git
 
-from task.errors import SourceError, UsageError
+from task.errors import SourceError, UnreachableError, UsageError
 from task.git.command import Git
 from task.git.environment import clean_environment
 from task.git.failed import GitEnded, GitFailed
+from task.processes.bounds import Clock
 
 FILE = frozenset({"file"})
 HOSTS = {
@@ -144,6 +145,18 @@ def test_many_threads_may_share_it() -> None:
 def test_git_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="git is not installed"):
         door(PATH=str(tmp_path)).run("version")
+
+
+def test_a_process_that_is_killed_before_it_becomes_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(UnreachableError, match="git version was killed by signal 9"):
+        door().run("version")
+
+
+def test_a_program_that_is_killed() -> None:
+    with pytest.raises(UnreachableError, match="git die was killed by signal 15") as caught:
+        door().ran("-c", "alias.die=!kill -15 $PPID; sleep 5", "die", clock=Clock(60, "https://host/x"))
+    assert (caught.value.subject, "memory" in caught.value.hint) == ("https://host/x", True)
 
 
 def test_the_log_of_sh_shows_no_argument(caplog: pytest.LogCaptureFixture) -> None:

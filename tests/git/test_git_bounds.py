@@ -15,8 +15,8 @@ from task.git.command import Git
 from task.git.failed import GitEnded
 from task.git.repository.bare import BareRepository
 from task.model import File, Place
-from task.process_bounds import Bounds, Clock
-from task.process_watch import CapturedOutput, finish, weight
+from task.processes.bounds import Bounds, Clock, memory_of_step
+from task.processes.watch import CapturedOutput, finish, weight
 
 FILE = frozenset({"file"})
 FLOOD = "alias.flood=!yes 'warning: a line that means nothing'"
@@ -82,7 +82,7 @@ def test_a_stricter_limit_of_the_step_stays() -> None:
     """`ulimit -f` in the step: then it is the disk that is full, and no server that sends too much."""
     code = """
 import resource
-from task.process_bounds import Bounds
+from task.processes.bounds import Bounds
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 Bounds().limits()()
 print(resource.getrlimit(resource.RLIMIT_FSIZE), repr(Bounds().passed("fatal: write error: File too large")))
@@ -94,6 +94,40 @@ print(resource.getrlimit(resource.RLIMIT_FSIZE), repr(Bounds().passed("fatal: wr
 def test_a_process_of_git_starts_with_the_limits() -> None:
     door = Git(os.environ, bounds=Bounds(pack=8192 * 1024, memory=900_000 * 1024))
     assert door.run("-c", "alias.limits=!ulimit -f; ulimit -d", "limits").split()[1] == b"900000"
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "most"),
+    [
+        ("0::/\n", {"memory.max": "536870912"}, 256),
+        ("0::/\n", {"memory.max": "max"}, 1024),
+        ("0::/\n", {"memory.max": "8589934592"}, 1024),
+        ("0::/\n", {"memory.max": "33554432"}, 64),
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "1073741824", "memory.max": "max"}, 512),
+        ("4:cpu,memory:/kubepods/x\n0::/\n", {"memory/memory.limit_in_bytes": "536870912"}, 256),
+        ("4:memory:/a\n", {"memory/a/memory.limit_in_bytes": "9223372036854771712"}, 1024),
+        ("", {}, 1024),
+        ("no line of the kernel", {"memory.max": "536870912"}, 1024),
+    ],
+)
+def test_the_memory_of_git_fits_into_the_step(tmp_path: Path, own: str, files: dict[str, str], most: int) -> None:
+    (tmp_path / "own").write_text(own)
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    assert memory_of_step(tmp_path, tmp_path / "own") == most << 20
+    assert memory_of_step(tmp_path, tmp_path / "none") == 1 << 30
+
+
+def test_little_memory_is_enough_where_there_are_many_processors(tmp_path: Path) -> None:
+    """Git makes a thread for each, and the stack of each takes 8 MiB."""
+    repo = bare_repo(tmp_path, {f"{number}": f"{number}\n" for number in range(200)})
+    door = Git(os.environ, protocols=FILE, bounds=Bounds(memory=64 << 20))
+    with BareRepository(door, str(repo)) as store:
+        store.snapshot("main", [Place("1")])
+        config = git(Path(store._remote.ready()), "config", "pack.threads")
+    assert config == "2"
 
 
 def test_a_repository_has_one_clock(tmp_path: Path) -> None:

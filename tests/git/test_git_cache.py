@@ -214,7 +214,8 @@ def test_a_server_that_gives_no_single_objects(tmp_path: Path, monkeypatch: pyte
     with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "other")) as store:
         assert [text for _, text in store.earlier("main", target("a"))][:2] == ["3\n", "2\n"]
     with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "third")) as store:
-        assert [one.text for one in store.written("main", [target("a")], 2)[target("a")]] == ["3\n", "2\n"]
+        (found,) = store.written("main", [[target("a")]], 2)
+        assert [one.text for one in found[target("a")]] == ["3\n", "2\n"]
 
 
 NOTES = [b"\0" * 46, b"\xff\xfe whole", b"0123", b"main whole", b"0" * 40 + b" trees", b"a" * 64 + b" trees"]

@@ -44,6 +44,11 @@ def filled(made: Access, url: str, home: Path, *, configured: bool = True) -> st
         (TOKEN | GITLAB, (), [("https://gitlab.example.com", "oauth2", "t0ken")]),
         (TOKEN | GITHUB, ("https://gitlab.com/a/",), [("https://gitlab.com/a", "oauth2", "t0ken")]),
         (TOKEN, ("https://bitbucket.org",), [("https://bitbucket.org", "x-token-auth", "t0ken")]),
+        (
+            {"IMAGE_UPDATE_GIT_TOKEN": "ATATT3xyz"},
+            ("https://bitbucket.org",),
+            [("https://bitbucket.org", "x-bitbucket-api-token-auth", "ATATT3xyz")],
+        ),
         (GITHUB | {"GITHUB_TOKEN": "own"}, (), [("https://github.com", "x-access-token", "own")]),
         (GITHUB | {"GITHUB_TOKEN": "own"} | TOKEN, (), [("https://github.com", "x-access-token", "t0ken")]),
         ({"GITHUB_TOKEN": "own"}, (), []),

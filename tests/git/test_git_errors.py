@@ -113,6 +113,9 @@ SAID = [
     (UnreachableError, "\ntimed out after 900 seconds"),
     (UnreachableError, "remote: Repository not found.\nit sent more than 64 MB of refs and messages"),
     (UnreachableError, "fatal: Out of memory, realloc failed\ngit would need more than 1 GiB of memory for it"),
+    (UnreachableError, "error: pack-objects died of signal 9\nerror: failed to push some refs to 'https://h/x/'\n"),
+    (UnreachableError, "error: git-remote-https died of signal 9\n"),
+    (RepositoryError, "fatal: https://h/x/info/refs not valid: is this a git repository?\n"),
     (UnreachableError, "remote: please wait\none repository may take 720 seconds in all"),
 ]
 # Beginnings of patterns: Python's own would look for the rest from each of them to the end of the line.
@@ -159,6 +162,7 @@ REFUSALS = [
     (UnreachableError, "[remote rejected] (unpacker error)", "remote: fatal: write error: No space left on device\n"),
     (UnreachableError, "[remote rejected] (failure)", "remote: fatal error in commit_refs\n"),
     (UnreachableError, "[remote failure] (remote failed to report status)", ""),
+    (UnreachableError, "[remote rejected] (unpacker error)", "error: pack-objects died of signal 9\n"),
     (UnreachableError, "[remote rejected] (Internal Server Error)", ""),
     # The server's own hook could not reach the rest of the server: nobody's rule said no.
     (UnreachableError, "[remote rejected] (pre-receive hook declined)", "remote: GitLab: 500 Internal Server Error\n"),
@@ -178,6 +182,10 @@ def test_failure(kind: type[TaskError], stderr: str) -> None:
     assert type(error) is kind
     assert error.hint
     assert error.subject == "https://host/x@main"
+
+
+def test_a_failure_without_a_word_may_be_over_the_next_time() -> None:
+    assert type(failure("", "x")) is type(refusal("", "", "x")) is UnreachableError
 
 
 def test_every_row_of_the_table_is_met() -> None:
@@ -205,7 +213,7 @@ def test_every_row_of_the_table_is_met() -> None:
     ],
 )
 def test_what_is_asked_for_again(again: bool, stderr: str) -> None:
-    assert broke_off(stderr) is again
+    assert bool(broke_off(stderr)) is again
 
 
 @pytest.mark.parametrize("proxy", ["bob:se'cret/x@h:1", "http://bob:se/cret@h:1"])
@@ -214,6 +222,24 @@ def test_a_proxy_that_is_no_url_is_not_shown(proxy: str) -> None:
     assert "cret" not in shown
     assert "bob" not in shown
     assert "it's over" in shown
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "fatal: unable to access 'https://h/x/': The requested URL returned error: 429\n",
+            "limits the rate of requests",
+        ),
+        ("remote: Too Many Requests\nfatal: the remote end hung up unexpectedly\n", "limits the rate of requests"),
+        ("error: RPC failed; HTTP 503 curl 22 The requested URL returned error: 503\n", "an error of its own"),
+        ("remote: Internal Server Error\nfatal: the remote end hung up unexpectedly\n", "an error of its own"),
+        ("fatal: unable to access 'https://h/x/': Failed to connect to h port 443: Connection refused\n", "be reached"),
+    ],
+)
+def test_a_server_that_answers_was_reached(said: str, words: str) -> None:
+    assert words in failure(said, "x").message
+    assert words in broke_off(said)
 
 
 def test_not_found_names_both_reasons() -> None:

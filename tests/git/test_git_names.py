@@ -98,6 +98,13 @@ def test_hostile_address(url: str) -> None:
     assert caught.value.message.isprintable()
 
 
+def test_a_slash_in_a_password_is_refused_and_not_shown() -> None:
+    """Where such a URL leads, programs disagree."""
+    with pytest.raises(SourceError, match="has a slash") as caught:
+        address_of("https://bot:se/cret@host/x.git")
+    assert (caught.value.subject, "%2F" in caught.value.hint) == ("https://host/x.git", True)
+
+
 @given(st.text(max_size=20))
 def test_every_text_is_an_address_or_a_source_error(text: str) -> None:
     try:

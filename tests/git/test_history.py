@@ -1,16 +1,12 @@
 """The earlier texts of a path: real repositories, real servers, histories as teams make them."""
 
 import os
-import socket
-import subprocess
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from git_servers import git_server
+from git_servers import daemon, git_server
 from support import bare_repo, commit, git
 
 from task.errors import RepositoryError, SourceError
@@ -37,33 +33,6 @@ def texts(url: str | Path, path: str = PATH, branch: str = "main", limit: int = 
         found = list(history)
         assert len({oid for oid, _ in found}) == len(found)
         return [text for _, text in found], history.end
-
-
-@contextmanager
-def daemon(folder: Path) -> Iterator[str]:
-    """`git daemon` on a free port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [
-        "git",
-        "daemon",
-        "--export-all",
-        "--reuseaddr",
-        "--listen=127.0.0.1",
-        f"--port={port}",
-        f"--base-path={folder}",
-    ]
-    with subprocess.Popen([*argv, str(folder)], stderr=subprocess.DEVNULL, start_new_session=True) as running:
-        for _ in range(100):
-            with socket.socket() as probe:
-                if not probe.connect_ex(("127.0.0.1", port)):
-                    break
-            time.sleep(0.05)
-        try:
-            yield f"git://127.0.0.1:{port}"
-        finally:
-            os.killpg(running.pid, 15)
 
 
 def many(repo: Path, changes: Iterable[tuple[str, str | None]]) -> None:

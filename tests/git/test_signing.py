@@ -1,5 +1,6 @@
 """Signed commits, checked by the programs that check them: git verify-commit, with gpg and ssh-keygen."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -65,6 +66,47 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
+
+
+def project(scene: Scene, *keys: str) -> None:
+    """Put an AppProject beside the Application, so that Argo CD syncs only commits that are signed by these keys."""
+    spec = {"signatureKeys": [{"keyID": key} for key in keys]}
+    item = {"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": {"name": "default"}, "spec": spec}
+    scene.apps.write_text(f"{scene.apps.read_text()}\n---\n{json.dumps(item)}\n")
+
+
+def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
+    scene: Scene, ssh_key: Path, keyring: dict[str, str]
+) -> None:
+    wanted = "D56C4FCA57A46444"
+    project(scene, wanted)
+    before = git(scene.repo, "rev-parse", "main")
+    unsigned, by_ssh = scene.run(), scene.run("--signing-key", ssh_key)
+    by_another = scene.run("--signing-key", "signer@example.com", env=keyring)
+    planned = image_update("plan", *arguments(scene.apps)[1:])
+    message = f"in project default, Argo CD syncs only commits that are signed by {wanted}; this one "
+    for result in (unsigned, by_ssh, planned):
+        assert result.code == 4
+        assert f"{message}has no OpenPGP signature" in result.stderr
+    assert by_another.code == 4
+    assert f"{message}is signed by " in by_another.stderr
+    assert git(scene.repo, "rev-parse", "main") == before
+    linted = image_update("lint", scene.apps)
+    assert linted.code == 0
+    assert (
+        f"info    argocd/a  in project default, Argo CD syncs only commits that are signed by {wanted}" in linted.stdout
+    )
+
+
+@pytest.mark.parametrize("by", ["key", "keyring"])
+def test_a_commit_by_a_key_that_argo_cd_accepts(scene: Scene, pgp_key: str, keyring: dict[str, str], by: str) -> None:
+    listed = tool("gpg", "--batch", "--with-colons", "--list-secret-keys", env=keyring)
+    project(scene, next(line.split(":")[4] for line in listed.splitlines() if line.startswith("sec:")))
+    assert scene.run().code == 4
+    env = {"IMAGE_UPDATE_SIGNING_KEY": pgp_key} if by == "key" else keyring
+    more = () if by == "key" else ("--signing-key", "signer@example.com")
+    result = scene.run(*more, env=env)
+    assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
 
 
 def verified_ssh(scene: Scene, key: Path) -> str:

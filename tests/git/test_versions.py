@@ -21,10 +21,11 @@ def written(repo: Path, *paths: str, most: int = 10, commits: int = 500) -> list
     """The versions of each file."""
     remote = Remote(Git(os.environ, protocols=FILE), str(repo))
     try:
-        found = versions_of(remote, "main", paths, most, commits)
+        found = list(versions_of(remote, "main", [paths[:1], paths], most, commits))
     finally:
         remote.close()
-    return [list(found[path]) for path in paths]
+    assert found[0] == {path: found[1][path] for path in paths[:1]}
+    return [list(found[1][path]) for path in paths]
 
 
 def texts(versions: list[FileVersion]) -> list[str | None]:
@@ -96,7 +97,7 @@ def test_over_http_with_and_without_filters_and_kept_for_the_next_run(tmp_path: 
         for _ in range(2):
             with BareRepository(Git(os.environ), f"{server.url}repo.git", cache_dir=str(tmp_path / "kept")) as store:
                 store.snapshot("main", [Place("a")])
-                found = store.written("main", ["a", "no"], 3)
+                (found,) = store.written("main", [["a", "no"]], 3)
                 assert (texts(list(found["a"])), list(found["no"])) == (["4", "3", "2"], [])
                 assert store.branches(["ma"]) == ["main"]
 
@@ -119,4 +120,4 @@ def test_the_branches_that_begin_so(tmp_path: Path) -> None:
         assert store.branches(["image-update/", "up"]) == ["image-update/api-2", "image-update/web-1", "update-image"]
         assert store.branches(["none"]) == []
         with pytest.raises(SourceError):
-            store.written("no-such-branch", ["a"], 1)
+            list(store.written("no-such-branch", [["a"]], 1))

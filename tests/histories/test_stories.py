@@ -116,7 +116,7 @@ def test_the_config_of_such_a_branch_counts_as_well() -> None:
     scene.branch.commit_on(HEAD, {".image-update/config": "version: 1\npullRequests: {enabled: true}\n"})
     report = scene.event("web:1.1.0")
     assert verdicts(report) == ["error"]
-    assert f"the config on {HEAD} asks for a pull request" in report.decisions[0].verdict.because
+    assert f"the config on {HEAD} asks for a pull request" in report.decisions[0].because
 
 
 def test_an_amended_commit_is_somebody_elses() -> None:

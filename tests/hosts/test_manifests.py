@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -210,17 +211,54 @@ def test_github_takes_every_secret_as_an_input() -> None:
         assert parameters("github")[key] == ""
 
 
-@pytest.mark.parametrize("host", ["tekton", "argo"])
-def test_runs_without_rights(host: str) -> None:
+def pod(host: str, hosts_own: Mapping[str, Any]) -> Any:
+    """Return the pod as the host completes it: its own containers, from an image of root, have this security context.
+
+    Compared with Argo Workflows 4.1 (`newExecContainer`: `executor.securityContext` of the controller's ConfigMap) and
+    Tekton Pipelines 1.15 (`set-security-context`).
+    """
+    names = ("init", "wait") if host == "argo" else ("prepare", "place-scripts")
+    own = [{"name": name, "user": 0, "securityContext": hosts_own} for name in names]
+    main = {"name": "main", "user": 65532, "securityContext": container(host).get("securityContext", {})}
     if host == "tekton":
-        pod = own = load(TASK)["spec"]["stepTemplate"]["securityContext"]
-    else:
-        pod, own = leaf()["securityContext"], leaf()["container"]["securityContext"]
-    assert pod["runAsNonRoot"] is True
-    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert own["readOnlyRootFilesystem"] is True
-    assert own["allowPrivilegeEscalation"] is False
-    assert own["capabilities"] == {"drop": ["ALL"]}
+        main["securityContext"] = load(TASK)["spec"]["stepTemplate"]["securityContext"] | main["securityContext"]
+    return {"securityContext": leaf()["securityContext"] if host == "argo" else {}, "containers": [*own, main]}
+
+
+def effective(pod: Any) -> dict[str, Mapping[str, Any]]:
+    """Return each container's security context, with what it takes over from the pod."""
+    inherited = {key: value for key, value in pod["securityContext"].items() if key != "fsGroup"}
+    return {one["name"]: {"runAsUser": one["user"], **inherited, **one["securityContext"]} for one in pod["containers"]}
+
+
+def refused_by_the_kubelet(pod: Any) -> list[str]:
+    return [name for name, one in effective(pod).items() if one.get("runAsNonRoot") and one["runAsUser"] == 0]
+
+
+def refused_by_restricted(pod: Any) -> list[str]:
+    """Return the containers that break the Pod Security Standard `restricted`."""
+    wanted = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return [name for name, one in effective(pod).items() if not wanted.items() <= one.items()]
+
+
+@pytest.mark.parametrize("host", ["tekton", "argo"])
+def test_starts_on_a_default_installation_without_rights(host: str) -> None:
+    completed = pod(host, {})
+    assert refused_by_the_kubelet(completed) == []
+    assert "main" not in refused_by_restricted(completed)
+    assert effective(completed)["main"]["readOnlyRootFilesystem"] is True
+
+
+def test_argo_starts_under_restricted_with_the_setting_of_the_guide() -> None:
+    guide = (ROOT / "docs/how-to/argo-workflows.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml\n(apiVersion: v1\nkind: ConfigMap\n.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    completed = pod("argo", yaml.safe_load(yaml.safe_load(shown)["data"]["executor"])["securityContext"])
+    assert refused_by_the_kubelet(completed) == refused_by_restricted(completed) == []
 
 
 def test_argo_writes_to_volumes_that_the_template_declares() -> None:

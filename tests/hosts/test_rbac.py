@@ -71,6 +71,8 @@ def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         kubernetes.patch(client.APPLICATIONS, metadata["namespace"], metadata["name"], [test])
         kubernetes.merge(client.APPLICATIONS, metadata["namespace"], metadata["name"], REFRESH)
+        kubernetes.get(client.APPLICATION_SETS, metadata["namespace"], "web")
+        kubernetes.get(client.PROJECTS, "argocd", "default")
         kubernetes.post(updated_event(metadata, [], 1.0))
         done.append(f"{metadata['namespace']}/{metadata['name']}")
     return done
@@ -110,6 +112,11 @@ def test_argo_cds_credentials_are_granted_by_a_file_of_their_own(api: Kubernetes
         api.rules = manifests(host, name)
         with pytest.raises(ForbiddenError):
             credentials(api)
+
+
+def pods(api: KubernetesApi) -> None:
+    """What tells why pods do not start."""
+    list(account(api).list(client.PODS, "web", full=True))
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -152,6 +159,10 @@ def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, An
                 less = copy.deepcopy(rules)
                 less[at]["rules"][index]["verbs"].remove(verb)
                 yield f"{verb} {rule['resources'][0]}", less
+            for resource in rule["resources"][1:]:
+                less = copy.deepcopy(rules)
+                less[at]["rules"][index]["resources"].remove(resource)
+                yield f"{rule['verbs'][0]} {resource}", less
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -161,6 +172,7 @@ def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, An
         ("namespace", lambda api: the_work(api, ("argocd",))),
         ("cluster", lambda api: the_work(api, ())),
         ("credentials", credentials),
+        ("pods", pods),
     ],
 )
 def test_no_grant_is_left_over(
@@ -177,7 +189,7 @@ def test_no_grant_is_left_over(
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("name", ["namespace", "cluster", "credentials"])
+@pytest.mark.parametrize("name", ["namespace", "cluster", "credentials", "pods"])
 def test_nothing_is_granted_wholesale(host: str, name: str) -> None:
     for document in manifests(host, name):
         for rule in document.get("rules", ()):

@@ -146,9 +146,9 @@ def test_an_update_and_then_nothing_to_do(scene: Scene) -> None:
     assert (told["status"], told["updated"], told["applications"]) == ("updated", "true", '["argocd/web"]')
     assert (told["tag"], told["branch"], len(told["commit"])) == ("1.1.0", "main", 40)
     assert scene.landed()
-    again = scene.run(image=f"{WEB}:1.1.0")
+    commit, again = told["commit"], scene.run(image=f"{WEB}:1.1.0")
     told = complete(scene, again)
-    assert (again.code, told["status"], told["updated"], told["commit"]) == (0, "unchanged", "false", "")
+    assert (again.code, told["status"], told["updated"], told["commit"]) == (0, "unchanged", "false", commit)
     assert told["applications-count"] == "0"
 
 

@@ -15,7 +15,7 @@ TASK = yaml.safe_load(stepaction.TASK.read_text(encoding="utf-8"))
 STEP_ACTION = yaml.safe_load(stepaction.STEP_ACTION.read_text(encoding="utf-8"))
 PARAMS = [one["name"] for one in TASK["spec"]["params"]]
 # Where the Task has a parameter of the same name, that one is the path.
-FOLDERS = [f"{one['name']}-path" for one in TASK["spec"]["workspaces"] if one["name"] not in PARAMS]
+FOLDERS = [stepaction.folder_of(one["name"]) for one in TASK["spec"]["workspaces"] if one["name"] not in PARAMS]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,11 @@ def test_the_stepaction_has_the_parameters_of_the_task_and_a_path_for_each_works
     assert len({name.lower() for name in names}) == len(names)
     paths = [one for one in STEP_ACTION["spec"]["params"] if one["name"] in FOLDERS]
     assert [one["default"] for one in paths] == [""] * len(FOLDERS)
+
+
+def test_the_folders_of_logins_are_called_alike() -> None:
+    assert FOLDERS == ["source-directory", "basic-auth-directory", "ssl-ca-directory", "dockerconfig-directory"]
+    assert "ssh-directory" in PARAMS
 
 
 def test_the_stepaction_uses_what_it_declares_and_nothing_else() -> None:

@@ -169,6 +169,18 @@ def test_releases_are_signed_attested_and_checked() -> None:
     assert set(release["jobs"]["publish"]["needs"]) == {"check", "image", "bundle"}
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_download_has_its_checksum_in_the_workflow(path: Path) -> None:
+    """A list of checksums from the same place would change together with the file."""
+    (workflow,) = documents(path)
+    for job in workflow["jobs"].values():
+        for step in job["steps"]:
+            if "curl " in (run := step.get("run", "")):
+                (name,) = re.findall(r"echo \"\$(\w+)  \S+\" \| sha256sum --check --strict", run)
+                assert re.fullmatch("[0-9a-f]{64}", job["env"][name])
+                assert run.index("sha256sum") < run.index("tar ")
+
+
 # GitLab
 
 

@@ -17,7 +17,7 @@ from task.kubernetes.pods import nodes, workloads
 from task.secret import Secret
 
 PULL = 'Back-off pulling image "ghcr.io/acme/web:1.1.0"'
-OWNERS = {("Deployment", "web"), ("StatefulSet", "db"), ("CronJob", "clean"), ("Job", "migrate")}
+OWNERS = {("Deployment", "web"), ("Rollout", "canary"), ("StatefulSet", "db"), ("CronJob", "clean"), ("Job", "migrate")}
 
 
 def pod(name: str, owner: tuple[str, str], **status: Any) -> dict[str, Any]:
@@ -30,6 +30,13 @@ def waiting(reason: str, message: str = "", where: str = "containerStatuses") ->
     return {"phase": "Pending", where: [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]}
 
 
+def crashed(message: str, ready: bool = False, **state: Any) -> dict[str, Any]:
+    """A container whose last run ended with exit code 1."""
+    last = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
+    one = {"name": "web", "ready": ready, "state": state, "lastState": last}
+    return {"phase": "Running", "containerStatuses": [one]}
+
+
 RUNS = {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]}
 REPLICA = ("ReplicaSet", "web-64498bff47")
 SEEN = [
@@ -39,7 +46,17 @@ SEEN = [
     ("a reason alone", pod("p", REPLICA, **waiting("ErrImagePull")), ("ErrImagePull", "ErrImagePull")),
     ("it failed", pod("p", ("Job", "migrate"), phase="Failed", reason="Evicted", message="no memory"),
      ("Evicted", "no memory")),
+    ("of a canary", pod("p", ("ReplicaSet", "canary-7d9"), **waiting("ErrImagePull")),
+     ("ErrImagePull", "ErrImagePull")),
     ("of a CronJob", pod("p", ("Job", "clean-29384756"), phase="Failed"), ("Failed", "Failed")),
+    ("it crashes again and again",
+     pod("p", REPLICA, **crashed("no such table", waiting={"reason": "CrashLoopBackOff", "message": "back-off"})),
+     ("CrashLoopBackOff", "back-off; container web ended with exit code 1: no such table")),
+    ("it crashed, and runs again for a moment", pod("p", REPLICA, **crashed("", running={})),
+     ("Error", "container web ended with exit code 1")),
+    ("it has just crashed", pod("p", REPLICA, **crashed("", terminated={"exitCode": 137, "reason": "OOMKilled"})),
+     ("Error", "container web ended with exit code 137 (OOMKilled)")),
+    ("it crashed once, and is ready", pod("p", REPLICA, **crashed("", ready=True, running={})), None),
     ("it runs", pod("p", REPLICA, **RUNS), None),
     ("it is about to start", pod("p", REPLICA, **waiting("ContainerCreating")), None),
     ("somebody else's", pod("p", ("ReplicaSet", "web-api-64498bff47"), **waiting("ImagePullBackOff")), None),
@@ -104,5 +121,7 @@ def test_pods_that_may_not_be_listed_are_asked_for_once(api: KubernetesApi) -> N
         {"kind": "ClusterRoleBinding", "metadata": {"name": "r"}, "roleRef": role, "subjects": [subject]},
     ]
     applications = reach(api)
-    assert [applications.resource_tree("argocd", "web") for _ in range(3)] == [{}] * 3
+    trees = [applications.resource_tree("argocd", "web") for _ in range(3)]
     assert len(api.denied()) == 1
+    found = judge(applications.get_application("argocd", "web"), Wanted(lambda found: found == NEW), trees[-1])
+    assert found.hint == "the step may not list pods, which say more: apply rbac/pods.yaml"

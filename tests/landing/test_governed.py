@@ -38,8 +38,8 @@ def test_an_event_in_a_freeze_is_held_and_names_it() -> None:
     one = frozen()
     report = one.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FROZEN), WORDING))
     (found,) = report.decisions
-    assert (found.verdict.verdict, found.verdict.rule) == ("defer", "held")
-    assert found.verdict.because == (
+    assert (found.verdict, found.rule) == ("defer", "held")
+    assert found.because == (
         "held by the freeze in .image-update/config, line 3, since 2026-11-20T18:00:00Z until 2026-11-23T08:00:00Z: "
         "no deployments at weekends; 1.1.0 is remembered for the release"
     )
@@ -53,7 +53,7 @@ def test_what_first_happens_after_a_freeze_writes_the_newest(way: str) -> None:
     assert one.event("a", 1) == ("refuse", "superseded")
     one.now = FREE
     if way == "release":
-        assert one.release().verdict.verdict == "update"
+        assert one.release().verdict == "update"
     else:
         one.event("a", 1) if way == "an older event" else one.event("c", 3)
     assert one.value == "c"
@@ -77,9 +77,9 @@ def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
     one.event("b", 2)
     one.now = FROZEN
     found = one.release()
-    assert (found.verdict.verdict, found.verdict.rule) == ("defer", "held")
-    assert found.verdict.because.startswith("released: it was held by jane")
-    assert "no deployments at weekends" in found.verdict.because
+    assert (found.verdict, found.rule) == ("defer", "held")
+    assert found.because.startswith("released: it was held by jane")
+    assert "no deployments at weekends" in found.because
     assert one.value == "1.0.0"
     one.now = FREE
     assert one.event("a", 1) == ("update", "admitted")
@@ -91,9 +91,9 @@ def test_a_hold_and_a_rollback_work_in_a_freeze() -> None:
     one.now = FREE
     assert one.event("b", 2) == ("update", "admitted")
     one.now = FROZEN
-    assert one.rollback("1.0.0").verdict.verdict == "update"
+    assert one.rollback("1.0.0").verdict == "update"
     assert one.value == "1.0.0"
-    assert one.hold("wait").verdict.verdict == "defer"
+    assert one.hold("wait").verdict == "defer"
 
 
 def test_an_event_that_changes_nothing_is_unchanged_in_a_freeze() -> None:
@@ -112,7 +112,7 @@ def test_a_freeze_that_is_taken_away_ends() -> None:
 def test_without_the_config_nothing_is_frozen() -> None:
     one = frozen()
     job = Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FROZEN), WORDING, repository_config=False)
-    assert [found.verdict.verdict for found in one.run(job).decisions] == ["update"]
+    assert [found.verdict for found in one.run(job).decisions] == ["update"]
 
 
 @pytest.mark.parametrize("text", ["", "version: 2\n", "version: 1\nfreeze: []\n"])
@@ -121,9 +121,9 @@ def test_a_broken_config_writes_nothing(text: str) -> None:
     commits = len(one.branch.commits)
     report = one.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FREE), WORDING))
     (found,) = report.decisions
-    assert (found.verdict.verdict, found.verdict.rule, report.exit) == ("error", "target", 3)
-    assert found.verdict.because.startswith(f"{PATH}: line ")
-    assert one.rollback("0.9.0").verdict.rule == "target"  # also for a person: nobody knows what it would have said
+    assert (found.verdict, found.rule, report.exit) == ("error", "target", 3)
+    assert found.because.startswith(f"{PATH}: line ")
+    assert one.rollback("0.9.0").rule == "target"  # also for a person: nobody knows what it would have said
     assert len(one.branch.commits) == commits
 
 

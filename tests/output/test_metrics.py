@@ -21,7 +21,10 @@ def text_of(*args: Any, **more: Any) -> str:
 
 
 def report(*decisions: Decision, commits: tuple[Commit, ...] = (), code: int = 0) -> Report:
-    problems = (Problem("", "usage", "m"), Problem("", "target", "m", severity="warning"))
+    problems = (
+        Problem(rule="usage", message="m"),
+        Problem(rule="target", message="m", severity="warning"),
+    )
     return Report("run", (), 3, decisions, commits, problems, code)
 
 

@@ -25,14 +25,14 @@ ERRORS = sorted({one for one in classes() if one.__module__ == "task.errors"}, k
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
 def test_every_error_of_a_decision_counts(error: type[TaskError]) -> None:
     wrong = failed(decision(), error("so"))
-    assert exit_code([decision(), wrong], (), require_update=True) == error.exit != Exit.OK
+    assert exit_code([decision(), wrong], ()) == error.exit != Exit.OK
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
 def test_every_error_that_follows_a_push_counts(error: type[TaskError]) -> None:
-    problem = Problem("", error.rule, "so", exit=int(error.exit))
-    assert exit_code([decision()], [problem], require_update=True) == error.exit
-    assert exit_code([decision()], [replace(problem, severity="warning")], require_update=True) == Exit.OK
+    problem = Problem(rule=error.rule, message="so", exit=int(error.exit))
+    assert exit_code([decision()], [problem]) == error.exit
+    assert exit_code([decision()], [replace(problem, severity="warning")]) == Exit.OK
 
 
 ORDER = [1, 2, 75, 4, 3, 6, 5]
@@ -40,10 +40,10 @@ ORDER = [1, 2, 75, 4, 3, 6, 5]
 
 @pytest.mark.parametrize(("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)])
 def test_of_several_codes_the_one_that_most_needs_somebody(first: int, later: list[int]) -> None:
-    problems = [Problem("", "x", "so", exit=code) for code in (*reversed(later), first)]
-    assert exit_code([], problems, require_update=5 in later) == first
+    problems = [Problem(rule="x", message="so", exit=code) for code in (*reversed(later), first)]
+    assert exit_code([], problems) == first
 
 
 def test_an_error_without_a_code_of_its_own_is_no_success() -> None:
-    nameless = replace(decision(), verdict=Verdict("error", "annotation", "so"))
-    assert exit_code([nameless], (), require_update=False) == Exit.CONFIGURATION
+    nameless = replace(decision(), judged=Verdict("error", "annotation", "so"))
+    assert exit_code([nameless], ()) == Exit.CONFIGURATION

@@ -12,7 +12,9 @@ from task.output.console import console_of, plain_console
 from task.output.report_table import diff_text, table
 from task.output.report_text import summary
 from task.output.words import change
+from task.schemas import load
 
+COUNTS: list[str] = load("report.v1")["properties"]["counts"]["required"]
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -39,13 +41,12 @@ def commit(**more: Any) -> dict[str, Any]:
 
 
 def report(*decisions: dict[str, Any], **more: Any) -> dict[str, Any]:
-    names = ("applications", "matched", "updated", "unchanged", "refused", "deferred", "failed")
     return {
         "schema": "image-update/report/v1", "command": "run", "status": "updated",
         "images": [{"reference": "ghcr.io/acme/web:1.1.0", "registry": "ghcr.io", "repository": "acme/web",
                     "tag": "1.1.0", "digest": None}],
         "decisions": list(decisions), "commits": [], "errors": [],
-        "counts": {**dict.fromkeys(names, 0), "applications": 1, "updated": 1}, **more,
+        "counts": {**dict.fromkeys(COUNTS, 0), "applications": 1, "updated": 1}, **more,
     }  # fmt: skip
 
 
@@ -133,7 +134,7 @@ updated: 1 updated
 
 
 def test_a_run_that_never_began_says_one_thing() -> None:
-    counts = dict.fromkeys(("applications", "matched", "updated", "unchanged", "refused", "deferred", "failed"), 0)
+    counts = dict.fromkeys(COUNTS, 0)
     assert table(report(status="failed", images=[], counts=counts), console()) == "failed: nothing was done\n"
 
 

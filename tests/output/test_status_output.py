@@ -65,7 +65,10 @@ EMPTY = replace(ImageStatus(row().subscription), kind="live")
 
 @pytest.mark.parametrize("one", [row(), EMPTY, row(hold=Hold("x"), deferred_at="", scope="application")])
 def test_the_json_is_that_of_its_schema(one: ImageStatus) -> None:
-    problems = (Problem("argocd/a", "target", "broken", "correct it"), Problem("", "x", "y", severity="warning"))
+    problems = (
+        Problem(application="argocd/a", rule="target", message="broken", hint="correct it"),
+        Problem(rule="x", message="y", severity="warning"),
+    )
     found = json.loads(json_text(status(one, problems=problems)))
     jsonschema.validate(found, load("status.v1"))
     assert found["images"][0]["application"] == "argocd/a"
@@ -85,7 +88,9 @@ def test_the_whole_of_an_image_in_json() -> None:
 
 
 def test_every_fact_is_in_the_text_and_on_the_page() -> None:
-    found = status(row(), problems=(Problem("argocd/a", "target", "it is broken", "correct it"),))
+    found = status(
+        row(), problems=(Problem(application="argocd/a", rule="target", message="it is broken", hint="correct it"),)
+    )
     rules_and_versions = ("newest-build", "1.0.0@sha256:aaaaaaaaaaaa…", "1.1.0", "cccccccccccc", "by CI")
     sentences = ("by jane since", "1.1.0 is deferred since", "held: it is held", "it is broken", "correct it")
     for words in (*rules_and_versions, *sentences, "1 held, 1 error"):
@@ -153,7 +158,7 @@ def test_nothing_that_others_named_is_obeyed() -> None:
         in_git=Reading(tag=EVIL, file=EVIL),
         would=Verdict("error", "target", EVIL),
     )
-    found = status(one, problems=(Problem("argocd/a", "target", EVIL, EVIL),))
+    found = status(one, problems=(Problem(application="argocd/a", rule="target", message=EVIL, hint=EVIL),))
     for text in (plain(found), table(found, plain_console())):
         assert not set(text) & {"\x1b", "\u202e"}
         assert not re.search(r"^::", text, re.MULTILINE)

@@ -1,23 +1,24 @@
 """The loop of one branch, with a repository and a world made of a few lines."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from fake_world import FakeWorld
-from runs import WEB, application
+from memory import story
+from runs import WEB, application, target
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, Scope, subscribe
 from task.deciding.ask import Ask
-from task.deciding.job import Job, Stray, Terms, Wording
+from task.deciding.job import Job, Terms, Wording
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
 from task.landing.changeset import Obsolete, PreparedCommit, prepare_commits
 from task.landing.ports import Batch, World
-from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Snapshot
+from task.model import Changeset, Decision, File, FileVersion, Head, Landing, Person, Place, Problem, Snapshot
 from task.pipeline.deliver import deliver
 from task.pipeline.match import asks_for_images
 
@@ -40,7 +41,7 @@ class Repository:
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
 
-    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:  # noqa: ARG002 - one branch
+    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
         list(places)
         files = {path: File(text) for path, text in self.files.items()}
         files |= {path: File("", "040000") for path in ("apps", "apps/a", "apps/b")}
@@ -49,7 +50,7 @@ class Repository:
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
         return snapshot
 
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:  # noqa: ARG002 - there is none
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:  # noqa: ARG002 - there is none
         return None
 
     def land(self, change: Changeset) -> Landing:
@@ -66,11 +67,23 @@ class Repository:
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - no history
         return ()
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> dict[str, list[FileVersion]]:  # noqa: ARG002 - no history
-        return {path: [] for path in paths}
+    def written(
+        self,
+        branch: str,  # noqa: ARG002 - no history
+        pages: Iterable[Collection[str]],
+        most: int,  # noqa: ARG002
+    ) -> Iterator[dict[str, list[FileVersion]]]:
+        for paths in pages:
+            yield {path: [] for path in paths}
 
     def branches(self, beginnings: Collection[str]) -> list[str]:  # noqa: ARG002 - nobody asks
         return []
+
+    def remember(self, change: Changeset) -> Landing:
+        return self.land(change)
+
+    def drop(self, head: str, tip: str) -> None:
+        raise AssertionError((head, tip))
 
     def close(self) -> None:
         pass
@@ -101,7 +114,7 @@ def test_what_has_landed_is_reported_whatever_comes_after(atomic: bool) -> None:
     outcome = deliver(batch(repository), replace(JOB, atomic=atomic), world())
     assert repository.landed == ["head-a"]
     assert [commit.head for commit in outcome.commits] == ["head-a"]
-    verdicts = {one.subscription.application.name: one.verdict.verdict for one in outcome.decisions}
+    verdicts = {one.subscription.application.name: one.verdict for one in outcome.decisions}
     assert verdicts == {"a": "update", "b": "error"}
 
 
@@ -109,8 +122,18 @@ def test_the_one_that_was_outpaced_is_decided_again() -> None:
     repository = Repository(["head-b"], {"apps/b/kustomization.yaml": says("1.2.0")})
     outcome = deliver(batch(repository), JOB, world())
     assert repository.landed == ["head-a"]
-    rules = {one.subscription.application.name: one.verdict.rule for one in outcome.decisions}
+    rules = {one.subscription.application.name: one.rule for one in outcome.decisions}
     assert rules == {"a": "admitted", "b": "not-newer"}
+
+
+def test_of_two_entries_of_one_image_the_stale_one_is_not_current() -> None:
+    told = story("semver")
+    named = f"images:\n- name: web\n  newName: {WEB}\n  newTag: 1.0.0\n- name: {WEB}\n  newTag: 2.0.0\n"
+    told.branch.commit({target("a"): named})
+    assert told.event("1.5.0") == ("refuse", "not-newer")
+    assert told.branch.files[target("a")] == named
+    assert told.event("2.1.0") == ("update", "admitted")
+    assert told.branch.files[target("a")] == named.replace("1.0.0", "2.1.0").replace("2.0.0", "2.1.0")
 
 
 def test_what_an_override_file_says_differently_is_told_also_where_the_push_fails(
@@ -120,12 +143,12 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
         def land(self, change: Changeset) -> Landing:
             raise RepositoryError(f"a hook refuses {change.destination.head}")
 
-    def with_strays(*args: Any) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
+    def with_cautions(*args: Any) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
         changes, settled, obsolete = prepare_commits(*args)
-        stray = Stray(changes[0].decisions[0].subscription, "f.yaml", (("a", "# from the Application"),))
-        return [replace(change, strays=(stray,)) for change in changes], settled, obsolete
+        caution = Problem(application="argocd/a", rule="target", message="f.yaml differs", severity="warning")
+        return [replace(change, cautions=(caution,)) for change in changes], settled, obsolete
 
-    monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_strays)
+    monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_cautions)
     outcome = deliver(batch(Refusing((), {})), JOB, world())
-    assert {one.verdict.verdict for one in outcome.decisions} == {"error"}
-    assert [stray.file for stray in outcome.strays] == ["f.yaml", "f.yaml"]
+    assert {one.verdict for one in outcome.decisions} == {"error"}
+    assert [one.message for one in outcome.cautions] == ["f.yaml differs", "f.yaml differs"]

@@ -88,6 +88,13 @@ def test_a_downgrade_only_with_leave() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), allow_downgrade=True).verdict == "update"
 
 
+def test_no_other_entry_of_the_image_goes_back_either() -> None:
+    reading = Reading(tag="2.0.0", sound=False, also=("1.0.0", "3.0.0", "latest"))
+    assert judge(image("2.5.0"), SEMVER, reading).because == "3.0.0 is newer than 2.5.0, in another entry of the image"
+    assert judge(image("2.5.0"), SEMVER, reading, allow_downgrade=True).verdict == "update"
+    assert judge(image("3.1.0"), SEMVER, reading).verdict == "update"
+
+
 def test_the_reason_names_the_rule_and_both_tags() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).because == "2.0.0 is newer than 1.0.0"
     assert "~1.2" in judge(image("2.0.0"), RANGE, Reading()).because

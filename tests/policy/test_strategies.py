@@ -1,17 +1,21 @@
 """The strategies: names, picks and equality. Rows of `cases/strategies.json` are Image Updater's own outputs."""
 
 import json
+import re
 from functools import reduce
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from task.annotations.entries import read_entry
 from task.annotations.keys import Faulty, Setting, settings, strategy
 from task.model import Entry, Image, Policy, Reading, Strategy
 from task.policy.judge import judge, objection, same
 from task.policy.strategies import STRATEGIES
+from task.schemas import load
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "strategies.json").read_text(encoding="utf-8"))
 DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -156,3 +160,26 @@ def test_the_setting_of_the_image_comes_before_that_of_the_application() -> None
 
 def test_every_name_has_its_rules() -> None:
     assert list(STRATEGIES) == list(get_args(Strategy))
+
+
+def test_the_schemas_know_every_strategy() -> None:
+    for schema in ("report.v1", "status.v1"):
+        enums = re.findall(r'"enum": (\[[^\]]*"semver"[^\]]*\])', json.dumps(load(schema)))
+        assert enums
+        for enum in map(json.loads, enums):
+            assert {name for name in enum if name} == set(get_args(Strategy))
+
+
+TAGS = st.sampled_from(["1.2.0", "1.10.0", "v1.2.0", "2.0.0-rc.1", "2026.11.3", "latest", "main-9", "main-10", "", "a"])
+
+
+@pytest.mark.parametrize("name", list(STRATEGIES))
+@given(one=TAGS, other=TAGS)
+def test_the_order_of_every_strategy_is_strict_and_a_refusal_has_a_reason(name: Strategy, one: str, other: str) -> None:
+    rules, policy = STRATEGIES[name], Policy(name, ("1.x",) if STRATEGIES[name].constraint == "range" else ("latest",))
+    refused = [rules.objection(tag, policy) for tag in (one, other)]
+    assert all(bool(rule) == bool(why) for rule, why in refused)
+    if one != other and rules.ordered and not any(rule for rule, _ in refused):
+        assert bool(rules.older(one, other)) != bool(rules.older(other, one))
+        later = max((one, other), key=lambda tag: rules.sort_key(tag, ""))
+        assert not rules.older(later, other if later == one else one)

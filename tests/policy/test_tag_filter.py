@@ -64,6 +64,8 @@ def test_reads_an_allow_value(value: str, pattern: str | None) -> None:
         ("*", "write any"),
         ("regex:^v1", "write regexp:^v1"),
         ("regexp :^v1", "write regexp:^v1"),
+        ("regexpv:^v1", "write regexp:^v1"),
+        ("Regxp:'^v1'", "write regexp:^v1"),
         ("any:x", "write regexp:any:x"),
         ("/^v1/", "write regexp:^v1"),
         ("'main-*'", "write regexp:^main-.*$"),

@@ -6,7 +6,7 @@ import pytest
 from fakes.github_api import GitHub
 from request_scenes import API, Scene, verdict
 from runs import WEB, application, manifest, target
-from support import commit, show
+from support import commit, git, show
 
 CONFIG = ".image-update/config"
 
@@ -74,3 +74,24 @@ def test_a_freeze_holds_back_what_would_be_proposed(scene: Scene, server: GitHub
     assert [pull.auto is not None for pull in server.open] == [True]
     assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
     assert len(server.pulls) == 1
+
+
+def test_a_template_leaves_what_a_person_asked_for_in_the_title(server: GitHub, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, server, update_strategy="newest-build")
+    config = {
+        CONFIG: "version: 1\ncommit: {template: .image-update/message}",
+        ".image-update/message": "chore: {{.AppName}}\n\nAsk @ops.",
+    }
+    commit(scene.repo, {**config, target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
+    scene.event(f"{API}:2.0.0")
+    assert server.open[0].title == "chore: a"
+    scene.call("hold", "a", "--image", "web", "--reason", "INC-42")
+    assert server.open[0].title == "hold a; a: ghcr.io/acme/api → 2.0.0"
+    assert all(words in server.open[0].body for words in ("chore: a", "INC-42"))
+    scene.event(f"{WEB}:1.6.0")
+    scene.call("release", "a", "--image", "web")
+    assert server.open[0].title.startswith("release a; a: ")
+    scene.call("rollback", "a", "--image", "web", "--to", "1.0.0", "--reason", "5xx since noon")
+    assert server.open[0].title == "roll back a: ghcr.io/acme/web 1.5.0 → 1.0.0"
+    assert server.open[0].body.count("5xx since noon") == 1
+    assert "5xx since noon" in git(scene.repo, "log", "-1", "--format=%B", scene.head)

@@ -1,6 +1,8 @@
 """Who is told a login, what refusals mean, and what a registry may make us do."""
 
 import base64
+import json
+import re
 import socket
 import ssl
 import subprocess
@@ -8,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -20,9 +23,9 @@ from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.http import Limits, Response
 from task.image import parse_image
 from task.model import Answer, Question
-from task.registry.challenge import challenges, same_trust
+from task.registry.challenge import challenges, may_be_asked, may_get_login
 from task.registry.client import Registry, Ways
-from task.registry.docker_config import RegistryLogin
+from task.registry.docker_config import RegistryLogin, parse_docker_config
 from task.registry.endpoint import place_of
 from task.registry.logins import Logins, RegistryLoginOptions
 from task.registry.refusal import refused
@@ -290,11 +293,15 @@ def test_refusals(
     assert PASSWORD not in error.message + error.hint
 
 
-def test_a_registry_that_is_too_busy_says_for_how_long(server: RegistryApi) -> None:
-    server.faults["/manifests/1.0"] = lambda _: (429, {"Retry-After": "3600"}, b"")
+@pytest.mark.parametrize("as_date", [False, True])
+def test_a_registry_that_is_too_busy_says_for_how_long(server: RegistryApi, as_date: bool) -> None:
+    later = formatdate(time.time() + 3600, usegmt=True) if as_date else "3600"
+    server.faults["/manifests/1.0"] = lambda _: (429, {"Retry-After": later}, b"")
     error = ask(server).error
     assert error is not None
-    assert "wait for 3600 s" in error.message
+    wait = re.search(r"wait for (\d+) s", error.message)
+    assert wait is not None
+    assert 3500 < int(wait[1]) <= 3600
 
 
 def test_a_short_wait_is_obeyed(server: RegistryApi) -> None:
@@ -527,16 +534,33 @@ def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None
     [
         ("ghcr.io", "ghcr.io", True),
         ("registry-1.docker.io", "auth.docker.io", True),
+        ("index.docker.io", "auth.docker.io", True),
+        ("evildocker.io", "auth.docker.io", False),
+        ("acme-docker.pkg.coding.net", "auth.pkg.coding.net", True),
+        ("registry2.balena-cloud.com", "api.balena-cloud.com", True),
         ("registry.gitlab.com", "gitlab.com", True),
         ("registry.example.com", "gitlab.example.com", True),
-        ("registry.eu.example.com", "example.com", True),
+        ("registry.gitlab.example.com", "gitlab.example.com", True),
         ("a.azurecr.io", "a.azurecr.io", True),
         ("rg.fr-par.scw.cloud", "api.scaleway.com", True),
         ("registry.connect.redhat.com", "sso.redhat.com", True),
+        ("registry.digitalocean.com", "api.digitalocean.com", True),
+        ("docker.elastic.co", "docker-auth.elastic.co", True),
+        ("registry.cn-hangzhou.aliyuncs.com", "dockerauth.cn-hangzhou.aliyuncs.com", True),
+        ("me.cn-hangzhou.personal.cr.aliyuncs.com", "dockerauth.cn-hangzhou.aliyuncs.com", True),
+        ("registry.aliyuncs.com", "dockerauth.aliyuncs.com", True),
+        ("registry.cn-hangzhou.aliyuncs.com", "dockerauth.oss-cn-hangzhou.aliyuncs.com", False),
+        ("registry.example.com", "auth.example.com", False),
+        ("registry.eu.example.com", "example.com", False),
+        ("acme.jfrog.io", "evil.jfrog.io", False),
+        ("me.vercel.app", "evil.vercel.app", False),
+        ("gitlab.example.com", "registry.example.com", False),
         ("ghcr.io", "evil.io", False),
         ("ghcr.io", "ghcr.io.evil.example", False),
         ("ghcr.io", "evilghcr.io", False),
         ("registry.example.com", "com", False),
+        ("registry.com", "gitlab.com", False),
+        ("registry.com", "com", False),
         ("example.com", "evil.com", False),
         ("registry.co.uk", "evil.co.uk", False),
         ("shop.co.uk", "co.uk", False),
@@ -550,10 +574,62 @@ def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None
         ("registry", "evil", False),
         ("registry.example.com", "", False),
         ("registry.example.com", ".example.com", False),
+        ("registry.example.com\n", "example.com\n", False),
     ],
 )
 def test_whom_a_login_may_be_told(registry_host: str, other: str, expected: bool) -> None:
-    assert same_trust(registry_host, other) is expected
+    assert may_get_login(registry_host, other) is expected
+
+
+def test_a_token_server_that_the_user_names_gets_the_login(servers: Callable[..., RegistryApi]) -> None:
+    """By the login's entry in Docker's config file, or by the option; a login for it alone is not the registry's."""
+    for theirs, told in ((PASSWORD, True), ("another", False)):
+        one, other = servers(), servers("localhost")
+        other.users = {"ci": PASSWORD}
+        one.ask_for_tokens(other.url.replace("http:", "https:") + "/token")
+        pairs = {one.name: PASSWORD, "localhost": theirs}
+        auths = {name: {"username": "ci", "password": password} for name, password in pairs.items()}
+        config = parse_docker_config(json.dumps({"auths": auths}))
+        error = ask(one, registry(config.logins[one.name])).error
+        assert error is not None
+        assert ("not sent there" in error.message) is not told
+        assert "--registry-credentials-for localhost" in error.hint or told
+
+
+@pytest.mark.parametrize(
+    ("registry_host", "other", "allowed"),
+    [
+        ("ghcr.io", "169.254.169.254", False),
+        ("ghcr.io", "10.1.2.3", False),
+        ("ghcr.io", "127.0.0.1", False),
+        ("ghcr.io", "127.1", False),
+        ("ghcr.io", "2130706433", False),
+        ("ghcr.io", "0x7f.1", False),
+        ("ghcr.io", "localhost", False),
+        ("ghcr.io", "[::1]", False),
+        ("ghcr.io", "[fe80::1]", False),
+        ("ghcr.io", "[fd00::1]", False),
+        ("ghcr.io", "[::ffff:10.0.0.1]", False),
+        ("ghcr.io", "100.64.0.1", False),
+        ("10.0.0.5", "169.254.169.254", False),
+        ("10.0.0.5", "10.0.0.6", True),
+        ("10.0.0.5", "127.0.0.1", False),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("169.254.1.1", "169.254.1.1", True),
+        ("ghcr.io", "8.8.8.8", True),
+        ("ghcr.io", "auth.example.com", True),
+    ],
+)
+def test_which_token_servers_are_asked_without_a_login(registry_host: str, other: str, allowed: bool) -> None:
+    assert may_be_asked(registry_host, other) is allowed
+
+
+def test_a_registry_does_not_send_us_into_our_own_network(server: RegistryApi) -> None:
+    server.ask_for_tokens("https://169.254.169.254/latest/meta-data")
+    error = ask(server, registry(None)).error
+    assert type(error) is RegistryAccessError
+    assert "169.254.169.254" in error.message
+    assert "private" in error.message
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What surrounds the questions: the configuration file, threads, the end of a run."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from task.model import Question
 from task.registry.client import Registry, Ways, read_registries_conf
 from task.registry.docker_config import RegistryLogin
 from task.registry.logins import Logins, RegistryLoginOptions
-from task.registry.parallel import each
 from task.registry.registries_conf import RegistryConf
 from task.secret import Secret
 
@@ -87,32 +85,3 @@ def test_a_member_that_says_it_is_one_image_and_is_an_index(server: RegistryApi)
     asked = question(server)
     answer = Registry(Logins({})).answer([asked])[asked]
     assert answer.created == ""
-
-
-@pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_all_work_is_done_before_an_error_is_told(at_once: int) -> None:
-    done: list[int] = []
-
-    def work(number: int) -> None:
-        done.append(number)
-        if number == 3:
-            raise KeyError(number)
-
-    if at_once == 1:
-        each([lambda number=number: work(number) for number in range(3)], 1)  # type: ignore[misc]
-        assert done == [0, 1, 2]
-        return
-    with pytest.raises(KeyError):
-        each([lambda number=number: work(number) for number in range(10)], at_once)  # type: ignore[misc]
-    assert sorted(done) == list(range(10))
-
-
-def test_threads_do_not_keep_the_process_alive() -> None:
-    gate, kinds = threading.Event(), []
-
-    def work() -> None:
-        kinds.append(threading.current_thread().daemon)
-        gate.wait(0.05)
-
-    each([work] * 4, 4)
-    assert kinds == [True] * 4

@@ -207,7 +207,9 @@ def test_a_password_file_that_is_not_there() -> None:
 
 SECRETS = {
     ("web", "regcred"): {".dockerconfigjson": config(**{"ghcr.io": "pull"}).encode()},
-    ("argocd", "shared"): {
+    ("argocd", "pull"): {".dockerconfigjson": config(**{"ghcr.io": "central"}).encode()},
+    ("argocd", "quay"): {".dockerconfigjson": config(**{"quay.io": "central"}).encode()},
+    ("web", "shared"): {
         "creds": b"shared:with:colon\n",
         "bad": b"s3cret",
         "empty": b"",
@@ -236,9 +238,10 @@ def of_annotation(text: str, environ: Mapping[str, str] | None = None, **allowed
     [
         ("pullsecret:web/regcred", "pull"),
         ("pullsecret:web/old", "old"),
-        ("secret:argocd/shared#creds", "shared"),
-        ("ghcr.io=secret:argocd/shared#creds", "shared"),
-        ("quay.io=secret:argocd/shared#creds", ""),  # says nothing of this registry
+        ("pullsecret:argocd/pull", "central"),
+        ("secret:web/shared#creds", "shared"),
+        ("ghcr.io=secret:web/shared#creds", "shared"),
+        ("quay.io=secret:web/shared#creds", ""),  # says nothing of this registry
     ],
 )
 def test_secrets_that_annotations_name(text: str, expected: str) -> None:
@@ -251,13 +254,18 @@ def test_secrets_that_annotations_name(text: str, expected: str) -> None:
     [
         ("secret:kube-system/x#y", AnnotationError, "namespace kube-system"),
         ("pullsecret:other/regcred", AnnotationError, "namespace other"),
-        ("secret:argocd/cluster-prod#config", AnnotationError, "it is Argo CD's"),
+        ("secret:argocd/shared#creds", AnnotationError, "namespace argocd, the Application is in web"),
+        ("ghcr.io=SECRET:argocd/shared#creds", AnnotationError, "namespace argocd, the Application is in web"),
+        ("secret: argocd/shared#creds", AnnotationError, "namespace  argocd, the Application is in web"),
+        ("secret:argocd/cluster-prod#config", AnnotationError, "namespace argocd, the Application is in web"),
+        ("secret:web/cluster-prod#config", AnnotationError, "it is Argo CD's"),
+        ("pullsecret:argocd/quay", RegistryAccessError, "holds no login for ghcr.io"),
         ("pullsecret:argocd/cluster-prod", AnnotationError, "it is Argo CD's"),
-        ("secret:argocd/shared#bad", RegistryAccessError, "no user:password"),
-        ("secret:argocd/shared#json", RegistryAccessError, "no user:password"),
-        ("secret:argocd/shared#pem", RegistryAccessError, "no user:password"),
-        ("secret:argocd/shared#empty", RegistryAccessError, "no user:password"),
-        ("secret:argocd/shared#none", RegistryAccessError, "has no field none"),
+        ("secret:web/shared#bad", RegistryAccessError, "no user:password"),
+        ("secret:web/shared#json", RegistryAccessError, "no user:password"),
+        ("secret:web/shared#pem", RegistryAccessError, "no user:password"),
+        ("secret:web/shared#empty", RegistryAccessError, "no user:password"),
+        ("secret:web/shared#none", RegistryAccessError, "has no field none"),
         ("pullsecret:web/none", RegistryAccessError, "there is no secret web/none"),
         ("pullsecret:web/other", RegistryAccessError, "has no field .dockerconfigjson"),
         ("pullsecret:web/broken", RegistryAccessError, "is not JSON"),
@@ -344,7 +352,7 @@ def test_credentials_of_registries_conf_are_renewed_when_they_expire(tmp_path: P
 def test_registries_conf_may_name_any_variable_and_any_secret() -> None:
     logins = Logins({"REG": "ci:p"}, secret=secret)
     by_variable = logins.of_conf(CredentialSource("env", env="REG"), 0, "ghcr.io", "a/b")
-    place = CredentialSource("secret", namespace="argocd", name="shared", field="creds")
+    place = CredentialSource("secret", namespace="web", name="shared", field="creds")
     by_secret = logins.of_conf(place, 0, "ghcr.io", "a/b")
     assert [login.username if login else "" for login in (by_variable, by_secret)] == ["ci", "shared"]
     with pytest.raises(RegistryError, match="--allow-exec"):

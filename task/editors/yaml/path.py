@@ -8,12 +8,16 @@ dot, which is not possible in AIU.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from task.editors.yaml.tree import DEPTH, Document, Node, Tree, pairs, resolved, value, values
+from task.editors.yaml.tree import DEPTH, Document, Node, Tree, is_merge, pairs, resolved, value, walk
 from task.errors import TargetError
 
+MERGES = "\0"  # before merge keys, because a key in quotes may have their name
+MOST_USES = 100  # keys that share one value
+MOST_MERGES = 50  # merge keys in a row; each takes five frames of the stack, of which Python has a thousand
+MOST_STEPS = 2_000  # from a shared value up to these keys
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
 
@@ -31,7 +35,7 @@ class Segment:
 class Lookup:
     """Where a path leads: to existing nodes, or to a mapping that lacks the rest."""
 
-    nodes: tuple[Node, ...]  # several if the key is repeated
+    nodes: tuple[Node, ...]
     parent: Node | None = None  # the mapping (or null) that lacks the rest of the path
     missing: tuple[str, ...] = ()
 
@@ -54,39 +58,47 @@ def parse_path(text: str) -> tuple[Segment, ...]:
     return tuple(steps)
 
 
-def find(document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
+def find(tree: Tree, document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
     """Return the nodes at the path. With `merges`, include those that only a merge key (`<<`) adds.
 
-    Raises TargetError if two keys with dots fit equally well.
+    Raises TargetError if two keys with dots fit equally well, or if a key on the path is set twice.
     """
+    return _find(_Mappings(tree, document), path, merges=merges)
+
+
+def _find(at: _Mappings, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
     # The interpretation with the fewest dots in keys wins: the nested path.
-    matches = sorted(_matches(document, document.root, path, merges), key=lambda match: match[0])
+    matches = sorted(_matches(at, at.document.root, path, merges), key=lambda match: match[0])
     if not matches:
         return ()
     fewest = matches[0][0]
     best = [node for dots, node, _ in matches if dots == fewest]
     holders = {id(holder) for dots, _, holder in matches if dots == fewest}
     if fewest and len(holders) > 1:
-        raise TargetError(f"several keys with dots fit {_text(path)}", hint="escape the dots of the key you mean: \\.")
+        raise _ambiguous(path)
     return tuple(best)
+
+
+def _ambiguous(path: Sequence[Segment]) -> TargetError:
+    hint = "escape the dots of the key you mean: \\."
+    return TargetError(f"several keys with dots fit {path_text(path)}", hint=hint)
 
 
 _Match = tuple[int, Node, Node]  # how many dots were taken as part of a key; the node; its mapping
 
 
-def _matches(document: Document, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
-    mapping = resolved(document, node)
+def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
+    mapping = resolved(at.document, node)
     for used in range(1, len(path) + 1) if mapping.kind == "mapping" else ():
         for key, indices in _keys(path[:used]):
-            for child in values(mapping, key) or (_merged(document, mapping, key) if merges else ()):
-                inner = _item(document, child, indices)
-                if inner is None:
-                    continue
-                if used == len(path):
-                    yield used - 1, inner, mapping
-                else:
-                    rest = _matches(document, inner, path[used:], merges)
-                    yield from ((dots + used - 1, match, holder) for dots, match, holder in rest)
+            inner = item(at.document, at.value(mapping, key) if merges else at.own(mapping, key), indices)
+            if inner is None:
+                continue
+            if used == len(path):
+                yield used - 1, inner, mapping
+            else:
+                rest = _matches(at, inner, path[used:], merges)
+                yield from ((dots + used - 1, match, holder) for dots, match, holder in rest)
 
 
 def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -99,31 +111,139 @@ def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield front + last.text, ()
 
 
-def _item(document: Document, node: Node, indices: Sequence[int]) -> Node | None:
+def item(document: Document, node: Node | None, indices: Sequence[int]) -> Node | None:
+    """Return the item at these indices of lists in lists, or the node itself; None if there is none."""
     for index in indices:
-        inner = resolved(document, node)
-        if inner.kind != "sequence" or index >= len(inner.children):
+        inner = resolved(document, node) if node is not None else None
+        if inner is None or inner.kind != "sequence" or index >= len(inner.children):
             return None
         node = inner.children[index]
     return node
 
 
-def _merged(document: Document, mapping: Node, key: str) -> tuple[Node, ...]:
-    """Return the values of a key in the mappings that `<<` names. As YAML says, the first mapping with the key wins."""
-    queue = [source for name, source in pairs(mapping) if name.value == "<<" and not name.style]
-    seen: set[int] = set()
-    while queue:
-        source = resolved(document, queue.pop(0))
-        if id(source) in seen:  # an anchored mapping may merge itself
-            continue
-        seen.add(id(source))
-        if source.kind == "sequence":
-            queue = [*source.children, *queue]
-        elif source.kind == "mapping":
-            if nodes := values(source, key):
-                return nodes
-            queue = [*(inner for name, inner in pairs(source) if name.value == "<<" and not name.style), *queue]
-    return ()
+def entries(document: Document, mapping: Node, depth: int = 0) -> Mapping[str, Node]:
+    """Return the keys of a mapping with their values, as Helm reads them: merged keys too, and the last one counts."""
+    found: dict[str, Node] = {}
+    for name, node in pairs(mapping) if mapping.kind == "mapping" and depth < DEPTH else ():
+        if is_merge(name):
+            source = resolved(document, node)
+            for one in reversed(source.children if source.kind == "sequence" else (source,)):
+                found |= entries(document, resolved(document, one), depth + 1)
+        elif name.kind == "scalar":
+            found[name.value] = resolved(document, node)
+    return found
+
+
+class _Mappings:
+    """Finds the values of keys in mappings as Helm does: it takes keys and merge keys in turn, and the last one counts.
+
+    YAML says that a mapping's own key wins over a merge key wherever it is. Helm's reader does not know that.
+    """
+
+    def __init__(self, tree: Tree, document: Document) -> None:
+        self.tree = tree
+        self.document = document
+        self._known: dict[tuple[int, str], Node | None] = {}
+        self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
+
+    def value(self, mapping: Node, key: str, depth: int = 0) -> Node | None:
+        """Return the value of a key, or None. Raises TargetError if a second value hides the mapping's own."""
+        if (id(mapping), key) in self._known:
+            return self._known[id(mapping), key]
+        if depth > MOST_MERGES:
+            raise TargetError(
+                f"merge keys refer to each other over {MOST_MERGES} times", hint="write out what they mean"
+            )
+        found: list[tuple[Node, Node]] = []
+        entries = self._entries(mapping)
+        for name, node in sorted(
+            (*entries.get(key, ()), *entries.get(f"{MERGES}<<", ())), key=lambda entry: entry[0].start
+        ):
+            if not is_merge(name):
+                found.append((name, node))
+            elif (merged := self._merged(node, key, depth)) is not None:
+                found.append((name, merged))
+        own = [name for name, _ in found[:-1] if not is_merge(name)]
+        if found and (own or (len(found) > 1 and is_merge(found[-1][0]))):
+            first, last = own[0] if own else found[0][0], found[-1][0]
+            again = "the merge key << brings it again" if is_merge(last) else "it is there again"
+            lines = self.tree.line(first), self.tree.line(last)
+            raise TargetError(
+                f"line {lines[0]} has {key}, and in line {lines[1]}, {again}: Helm takes the later one",
+                hint="move the merge key above it" if own and is_merge(last) else "keep one of them",
+            )
+        self._known[id(mapping), key] = found[-1][1] if found else None
+        return self._known[id(mapping), key]
+
+    def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
+        """Return the keys of a mapping, each with its values. Merge keys are told apart from keys in quotes."""
+        if id(mapping) not in self._keys:
+            known = self._keys[id(mapping)] = {}
+            for name, node in pairs(mapping):
+                if name.kind == "scalar":
+                    known.setdefault((MERGES if is_merge(name) else "") + name.value, []).append((name, node))
+        return self._keys[id(mapping)]
+
+    def own(self, mapping: Node, key: str) -> Node | None:
+        """Return the value of a key that the mapping has itself, or None. Raises as `value`."""
+        self.value(mapping, key)
+        return value(mapping, key)
+
+    def _merged(self, node: Node, key: str, depth: int) -> Node | None:
+        """Return the value that a merge key brings, or None. In a list of mappings, the first one with the key wins."""
+        source = resolved(self.document, node)
+        sources = source.children if source.kind == "sequence" else (source,)
+        mappings = (one for each in sources if (one := resolved(self.document, each)).kind == "mapping")
+        values = (self.value(one, key, depth + 1) for one in mappings)
+        return next((one for one in values if one is not None), None)
+
+
+def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()) -> Iterator[tuple[Segment, ...]]:
+    """Yield the paths at which a reader finds this node, through aliases and merge keys, or a key that it lacks.
+
+    Raises TargetError if there are too many of them, or if the node is a key.
+    """
+    aliases: dict[int, list[Node]] = {}
+    for one in walk(document.root):
+        if one.kind == "alias":
+            aliases.setdefault(id(document.anchors[id(one)]), []).append(one)
+    stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
+    at, number = _Mappings(tree, document), 0
+    for _ in range(MOST_STEPS):
+        if not stack:
+            return
+        current, below = stack.pop()
+        stack += [(alias, below) for alias in aliases.get(id(current), ())]
+        parent, key = tree.parent(current), tree.key_of(current)
+        if key is current:
+            raise TargetError(f"line {tree.line(key)} has an alias as a key", hint="write the key out")
+        if parent is None:
+            number += 1
+            if number > MOST_USES:
+                break
+            steps = _segments(below)
+            found = _find(at, steps, merges=True)
+            # a mapping may have a key of its own in place of a merged one
+            if not found if missing else any(resolved(document, one) is node for one in found):
+                yield steps
+        elif key is not None:
+            stack.append((parent, below if is_merge(key) else (key.value, *below)))
+        elif (listed := tree.key_of(parent)) is not None and is_merge(listed):
+            stack.append((parent, below))
+        else:
+            place = next(place for place, one in enumerate(parent.children) if one is current)
+            stack.append((parent, (place, *below)))
+    raise TargetError(f"line {tree.line(node)} is shared by too many aliases", hint="write the value out")
+
+
+def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
+    steps: list[Segment] = []
+    for step in path:
+        if isinstance(step, str):
+            steps.append(Segment(step, (), step))
+        elif steps:
+            steps[-1] = Segment(steps[-1].name, (*steps[-1].indices, step), f"{steps[-1].text}[{step}]")
+    return tuple(steps)
 
 
 def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
@@ -132,34 +252,28 @@ def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
     Raises the errors of `find`. Also raises TargetError if a parent on the path is not a mapping, a list or an index is
     missing, or the path leads through a merge key and a new key would hide other merged content.
     """
-    if nodes := find(document, path, merges=False):
+    if nodes := find(tree, document, path, merges=False):
         return Lookup(nodes)
-    node, rest = resolved(document, document.root), tuple(path)
+    at, node, rest = _Mappings(tree, document), resolved(document, document.root), tuple(path)
     while node.kind == "mapping":
-        step = _step(document, tree, node, rest)
+        step = _step(at, node, rest)
         if step is None:
-            return Lookup((), node, _missing(document, node, rest))
+            return Lookup((), node, _missing(at, node, rest))
         node, rest = step
     if node.null:
-        return Lookup((), node, _missing(document, node, rest))
+        return Lookup((), node, _missing(at, node, rest))
     what = {"sequence": "a list, which needs an index", "scalar": "a single value"}.get(node.kind, "not a mapping")
-    raise TargetError(f"line {tree.line(node)}: a parent of {_text(path)} is {what}", hint="correct the key path")
+    raise TargetError(f"line {tree.line(node)}: a parent of {path_text(path)} is {what}", hint="correct the key path")
 
 
-def _step(
-    document: Document, tree: Tree, node: Node, rest: tuple[Segment, ...]
-) -> tuple[Node, tuple[Segment, ...]] | None:
+def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, tuple[Segment, ...]] | None:
     """Return the next node down, and the rest of the path, or None.
 
     The step is the plain key, or the only key with dots that fits.
     """
-    first = rest[0]
-    plain = value(node, first.name)
+    tree, document, first = at.tree, at.document, rest[0]
+    plain = at.own(node, first.name)
     if plain is not None and not first.flaw:
-        # AIU writes the first one, but Helm reads the last.
-        if len(twins := values(node, first.name)) > 1:
-            lines = " and ".join(str(tree.line(twin)) for twin in twins)
-            raise TargetError(f"the key {first.name} is in lines {lines}", hint="keep one of them")
         for index in first.indices:
             items = resolved(document, plain)
             if items.kind != "sequence":
@@ -176,14 +290,14 @@ def _step(
         if (child := value(node, key)) is not None
     ]
     if len(dotted) > 1:
-        raise TargetError(f"several keys with dots fit {_text(rest)}", hint="escape the dots of the key you mean: \\.")
+        raise _ambiguous(rest)
     for child, indices, used in dotted:
-        inner = _item(document, child, indices)
+        inner = item(document, child, indices)
         return (resolved(document, inner), rest[used:]) if inner is not None else None
     return None
 
 
-def _missing(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
+def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
     """Return the names of the keys to add.
 
     Raises TargetError if a list would have to be added, or if a new key would hide a merged mapping.
@@ -196,8 +310,9 @@ def _missing(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple
                 f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first"
             )
     name = rest[0].name
-    for merged in _merged(document, node, name) if node.kind == "mapping" and len(rest) > 1 else ():
-        inner = resolved(document, merged)
+    merged = at.value(node, name) if node.kind == "mapping" and len(rest) > 1 else None
+    if merged is not None:
+        inner = resolved(at.document, merged)
         if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
             raise TargetError(
                 f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out"
@@ -205,5 +320,6 @@ def _missing(document: Document, node: Node, rest: tuple[Segment, ...]) -> tuple
     return tuple(segment.name for segment in rest)
 
 
-def _text(path: Sequence[Segment]) -> str:
+def path_text(path: Sequence[Segment]) -> str:
+    """Return the path as people write it, without escapes."""
     return ".".join(segment.text for segment in path)

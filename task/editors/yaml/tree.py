@@ -6,6 +6,7 @@ than its text. No function here recurses, so deep nesting causes an error messag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,7 @@ from task.yaml_events import parsed
 
 DEPTH = 200  # no person nests deeper than this, and loaders in C crash on very deep nesting
 BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers take these for line endings
+_ODD_BREAK = re.compile("[\x85\u2028\u2029]")
 _LARGE = 1_000_000  # characters; trees of larger texts are not cached
 BOMB = 1_000_000  # values after aliases are expanded; a bomb also has more than ten times as many as the text
 
@@ -92,6 +94,11 @@ def pairs(mapping: Node) -> Iterator[tuple[Node, Node]]:
     """Yield the keys and values of a mapping node, in the order of the text."""
     children = iter(mapping.children)
     return zip(children, children, strict=True)
+
+
+def is_merge(key: Node) -> bool:
+    """Tell whether a key is the merge key `<<`."""
+    return key.kind == "scalar" and key.value == "<<" and not key.style
 
 
 def values(mapping: Node, key: str) -> tuple[Node, ...]:
@@ -227,6 +234,28 @@ class _NodeBuilder:
         if node.anchor:
             self.anchored[node.anchor] = node
         self.into.append(node)
+
+
+def refuse_odd_breaks(tree: Tree) -> None:
+    """Raise TargetError if a U+0085, U+2028 or U+2029 is outside of values.
+
+    For readers of YAML 1.1 it ends a line, but for people and for readers of YAML 1.2 it is a letter. So a key below it
+    may be in another mapping than a person sees, and a hold would have no effect.
+    """
+    if not _ODD_BREAK.search(tree.text):
+        return
+    nodes = [node for document in tree.documents for node in walk(document.root)]
+    keys = {id(key) for node in nodes if node.kind == "mapping" for key, _ in pairs(node)}
+    at = 0
+    for start, end in (
+        *((node.start, node.end) for node in nodes if node.kind == "scalar" and id(node) not in keys),
+        (len(tree.text), len(tree.text)),
+    ):
+        if found := _ODD_BREAK.search(tree.text, at, max(at, start)):
+            line = tree.text.count("\n", 0, found.start()) + 1
+            what = f"U+{ord(found[0]):04X}, which some readers take for the end of the line"
+            raise TargetError(f"line {line}: has {what}", hint="remove it, or begin a new line there")
+        at = end
 
 
 def resolved(document: Document, node: Node) -> Node:

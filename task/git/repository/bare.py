@@ -7,7 +7,7 @@ It keeps what it has fetched, so that another attempt after a lost race costs li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import ClassVar, Self, TypeVar
@@ -47,6 +47,7 @@ class BareRepository:
         self._histories: list[History] = []
         self._signer = signer
         self._roots: dict[str, str] = {}  # commit → its tree
+        self._messages: dict[str, str] = {}  # commit → its message
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
         self._fetched: Mapping[str, str] = {}  # branch → its tip, fetched but not read yet; "" if there is none
@@ -146,11 +147,14 @@ class BareRepository:
         self._histories.append(History(self._another(), name, path, limit))
         return self._histories[-1]
 
-    def written(self, branch: str, paths: Collection[str], most: int) -> Mapping[str, Sequence[FileVersion]]:
-        """Return the versions of many files, newest first, from one fetch of the last commits. See `versions_of`."""
+    def written(
+        self, branch: str, pages: Sequence[Collection[str]], most: int
+    ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
+        """Yield the versions of each page of files, newest first, from one fetch of commits. See `versions_of`."""
         remote = self._another()
         try:
-            return versions_of(remote, base_branch_name(branch), tuple(dict.fromkeys(paths)), most)
+            of_files = [tuple(dict.fromkeys(paths)) for paths in pages]
+            yield from versions_of(remote, base_branch_name(branch), of_files, most)
         finally:
             remote.close()
 
@@ -237,12 +241,13 @@ class BareRepository:
             path: replace(self._texts[entry.oid], mode=entry.mode) if path in seen.texts else File("", entry.mode)
             for path, entry in seen.entries.items()
         }
-        return Snapshot(self._remote.repo, branch, tip, files)
+        return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
 
     def _root(self, commit: str) -> str:
         if commit not in self._roots:
             content = self._remote.objects.read([commit])[commit].content or b""
             self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
+            self._messages[commit] = content.partition(b"\n\n")[2].decode("utf-8", "replace")
         return self._roots[commit]
 
     def _tree(self, oid: str) -> Tree:

@@ -15,6 +15,7 @@ from task.git.repository.cache import Cache, Kept
 REMOTE = "image-update"  # not "origin", because a user's git configuration may have settings for that
 
 # A user's or system's settings must not change what a run does.
+# Of 40 processors git makes 20 threads, and their stacks alone may be more memory than it may use (`Bounds`).
 _CONFIG = """\
 [core]
 	repositoryformatversion = 1
@@ -44,6 +45,8 @@ _CONFIG = """\
 	bundleURI = false
 [fastimport]
 	unpackLimit = 0
+[pack]
+	threads = 2
 [push]
 	gpgSign = false
 	followTags = false

@@ -155,18 +155,12 @@ class History:
             if newer and newer[1] and entry is None and (path := self._moved_from(commit.tree, newer[0], newer[1])):
                 if used:  # the rest is read under the former name
                     return changes, used, path, newer
-                return self._renamed(commits, path)
+                self.path = path  # all of these commits come before the rename
+                return self._changes(commits, self._trees.entries(path, [one.tree for one in commits]))
             if newer is None or _oid(newer[1]) != _oid(entry):
                 changes.append((commit.oid, _oid(entry)))
             newer = (commit.tree, entry)
         return changes, len(commits), self.path, newer
-
-    def _renamed(
-        self, commits: Sequence[PastCommit], path: str
-    ) -> tuple[list[tuple[str, str]], int, str, tuple[str, TreeEntry | None] | None]:
-        """Do the same for commits that all come before the rename."""
-        self.path = path
-        return self._changes(commits, self._trees.entries(self.path, [one.tree for one in commits]))
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
         oids = sorted(set(blobs))

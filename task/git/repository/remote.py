@@ -6,20 +6,20 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 
 from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
-from task.git.command import Git, Ran
+from task.git.command import NO_FILTER, Git, Ran
 from task.git.failed import GitEnded, GitFailed
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
 from task.git.repository.objects import Objects
-from task.process_bounds import Clock
-from task.process_watch import weight
+from task.processes.bounds import Clock
+from task.processes.watch import weight
 from task.retry import again
 from task.text import blanked, counted
 from task.urls import split, without_login
@@ -33,7 +33,7 @@ _LIGHT = 16_000_000  # bytes of a small repository; they are lost if it turns ou
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
-_NO_FILTER, _NO_SHALLOW, _OTHER_FORMAT = "filtering not recognized", "does not support shallow", "mismatched algorithms"
+_NO_SHALLOW, _OTHER_FORMAT = "does not support shallow", "mismatched algorithms"
 _BROKEN = (
     "corrupt", "inflate", "bad object", "does not match", "unable to read", "unresolved delta", "index-pack failed",
     "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
@@ -144,6 +144,7 @@ class Remote:
             return names[0], tips[0] if tips else ""
         if lines:
             raise SourceError("HEAD does not name a branch", hint="name a branch", subject=self.repo)
+        self._refuse_page(self.repo)
         hint = "push a first commit, or name a branch that exists"
         message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
         raise SourceError(message, hint=hint, subject=self.repo)
@@ -242,7 +243,7 @@ class Remote:
                 if not self._coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
                 continue
-            if _NO_FILTER in said:
+            if NO_FILTER in said:
                 self._filter = _WHOLE
             with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
                 return file.readline().partition("\t")[0]
@@ -367,10 +368,10 @@ class Remote:
 
         def may_pass(error: GitFailed) -> bool:
             # Waiting again would not help: the server stalled, or it would send too much again.
-            passes = not isinstance(error, GitEnded) and git_errors.broke_off(error.err)
-            if passes:
-                self._git.log(f"warning: {self.repo} could not be reached, or broke off; trying again")
-            return passes
+            why = "" if isinstance(error, GitEnded) else git_errors.broke_off(error.err)
+            if why:
+                self._git.log(f"warning: {self.repo}: {why}; trying again")
+            return bool(why)
 
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
@@ -421,7 +422,7 @@ class Remote:
 
     def _too_large(self, said: str) -> str:
         """Return why the transfer has to be stopped: without its files, the repository would arrive sooner."""
-        if _NO_FILTER in said:
+        if NO_FILTER in said:
             return ""
         many = any(int(count) > _FEW for count in _COUNTED.findall(said))
         return _LARGE if many or weight(self._folder.path) > _LIGHT else ""
@@ -458,6 +459,8 @@ class Remote:
             there = {name for _, name in self.refs(tag, "HEAD")}
         except TaskError:
             return missing
+        if not there:
+            self._refuse_page(subject)
         if tag in there:
             return SourceError(
                 f"the revision {blanked(branch)!r} is a tag, and a branch is needed",
@@ -466,6 +469,16 @@ class Remote:
             )
         empty = "the repository may be empty: push a first commit, or name another branch"
         return SourceError(missing.message, hint=missing.hint if "HEAD" in there else empty, subject=subject)
+
+    def _refuse_page(self, subject: str) -> None:
+        """Raise `RepositoryError` if what seems to be an empty repository is a web page.
+
+        Git takes a page of one line for the refs of an empty repository.
+        """
+        if split(self._git.url(self._url)).scheme.startswith("http"):
+            with suppress(GitFailed):
+                if self._git.is_web_page(REMOTE, self._folder.path, self._env, self.clock):
+                    raise git_errors.failure(git_errors.PAGE, subject)
 
 
 def _lacks_objects(said: str) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from sys import intern
 
 from task.errors import SourceError
 from task.model import Place
 from task.text import blanked
 
-FOLDER, SYMLINK, SUBMODULE = "040000", "120000", "160000"
+FOLDER = "040000"
 # Ten trees that each name the next one ten times represent ten billion files.
 MOST = 500_000
 LONGEST = 4096  # characters of a path; no checkout can have a longer one, so Argo CD cannot read it either
@@ -21,7 +22,7 @@ Tree = Mapping[str, "TreeEntry"]
 ReadTree = Callable[[str], Tree]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a large repository has hundreds of thousands
 class TreeEntry:
     """One line of a tree."""
 
@@ -69,7 +70,7 @@ def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
 
 def _parsed(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
     return {
-        name.decode("utf-8", "surrogateescape"): TreeEntry(mode.decode().zfill(6), oid.hex())
+        name.decode("utf-8", "surrogateescape"): TreeEntry(intern(mode.decode().zfill(6)), oid.hex())
         for mode, name, oid in lines
     }
 

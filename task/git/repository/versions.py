@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
+from functools import lru_cache, partial
+from itertools import chain, pairwise
 from typing import Any
 
 from task.git.repository.history import LARGEST, PATIENCE
@@ -30,7 +30,7 @@ _MOST_STEPS = 50  # commits of a merged branch that are searched for the one tha
 ReadRaw = Callable[[str], bytes]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be a hundred thousand
 class _Blob:
     """The content of a file, and the commit on the branch that wrote it, or None if that is further back."""
 
@@ -39,34 +39,45 @@ class _Blob:
 
 
 def versions_of(
-    remote: Remote, branch: str, paths: Sequence[str], most: int, commits: int = COMMITS
-) -> Mapping[str, tuple[FileVersion, ...]]:
-    """Return each file's text at the branch's tip and the different ones before it, newest first, at most `most`.
+    remote: Remote, branch: str, pages: Sequence[Sequence[str]], most: int, commits: int = COMMITS
+) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
+    """Yield, for each page of paths, the files' texts at the branch's tip and the different ones before it.
 
-    They come from the branch's last `commits`. A version that is older than these has no commit, and a file that is not
-    there has no versions. Raises `SourceError` if there is no such branch, and the errors of `task.git.errors`.
+    They are newest first, at most `most` of each file, and only the texts of one page are in memory. They come from the
+    branch's last `commits`. A version that is older than these has no commit, and a file that is not there has no
+    versions. Raises `SourceError` if there is no such branch, and the errors of `task.git.errors`.
     """
-    return restarted(remote, lambda: _versions(remote, branch, paths, most, commits))
+    found: list[tuple[Mapping[str, Sequence[_Blob]], ReadTree]] = []
+
+    def versions(paths: Sequence[str]) -> Mapping[str, tuple[FileVersion, ...]]:
+        if not found:
+            tip = remote.fetch_commits(commits, branch)
+            raw, read = _readers(remote.objects)
+            every = list(dict.fromkeys(chain.from_iterable(pages)))
+            blobs = _blobs(raw, along_first_parents(remote.objects, tip, commits), every, most)
+            remote.fetch_files(list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid)), branch)
+            found.append((blobs, read))
+        known, read = found[0]
+        return _versions(remote.objects, {path: known[path] for path in paths}, read)
+
+    for paths in pages:
+        yield restarted(remote, partial(versions, paths), found.clear)
 
 
 def _versions(
-    remote: Remote, branch: str, paths: Sequence[str], most: int, depth: int
-) -> dict[str, tuple[FileVersion, ...]]:
-    tip = remote.fetch_commits(depth, branch)
-    raw, read = _readers(remote.objects)
-    blobs = _blobs(raw, along_first_parents(remote.objects, tip, depth), paths, most)
+    objects: Objects, blobs: Mapping[str, Sequence[_Blob]], read: ReadTree
+) -> Mapping[str, tuple[FileVersion, ...]]:
     wanted = list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid))
-    remote.fetch_files(wanted, branch)
     texts: dict[str, str | None] = {}
     left = LARGEST
     for start in range(0, len(wanted), _AT_ONCE):
         if left > 0:
-            found = remote.objects.read(wanted[start : start + _AT_ONCE])
+            found = objects.read(wanted[start : start + _AT_ONCE])
             left -= sum(one.size for one in found.values())
             files = ((oid, file_of(one)) for oid, one in found.items())
             texts |= {oid: None if file.problem else file.text for oid, file in files}
     return {
-        path: tuple(_version(texts.get(one.oid), _writer(remote.objects, read, path, one)) for one in of)
+        path: tuple(_version(texts.get(one.oid), _writer(objects, read, path, one)) for one in of)
         for path, of in blobs.items()
     }
 

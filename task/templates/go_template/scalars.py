@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite, isnan
 
 from task.templates.go_template.literals import go_bytes
 from task.templates.go_template.nodes import FailedTemplate
@@ -126,6 +127,9 @@ def _float(spec: Spec, verb: str, value: float) -> str | None:
         return None
     if "#" in spec.flags:
         raise FailedTemplate(f"printf: %#{verb} of a float is not supported here")
+    if not isfinite(value):
+        text = "NaN" if isnan(value) else f"{value:+}".replace("i", "I")
+        return replace(spec, flags=spec.flags.replace("0", "")).pad(text)
     precision = ROUND.get(verb) if spec.precision is None else spec.precision
     number = abs(value)
     text = go_float(number) if precision is None else format(number, f".{precision}{verb}")

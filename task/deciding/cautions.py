@@ -1,0 +1,187 @@
+"""Pure code for warnings of a run that succeeded: what was not checked, and which files Argo CD will ignore."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from task.deciding.job import Job, Terms
+from task.deciding.target import target_of
+from task.editors import also_at, strays
+from task.editors.argocd_source import Stray
+from task.editors.file_text import chosen
+from task.errors import TaskError
+from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
+from task.policy.order import version_of
+from task.text import FEW, and_more
+
+
+def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
+    """Return a warning for each update that nothing is compared with, so that it may be an older version."""
+    return tuple(
+        Problem(
+            application=one.subscription.application.key,
+            rule="target",
+            message=f"{one.candidate.name}: neither the target nor the Application's own sources name a version, so "
+            f"{one.candidate.version} is a first tag, compared with nothing",
+            hint="if an older version must not go in, write the present one into the target, "
+            "or use --applications cluster",
+            severity="warning",
+        )
+        for one in decisions
+        if one.verdict == "update" and one.kind and not version_of(one.current)
+    )
+
+
+def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
+    """Return a warning if the command line says something about pull requests, and nothing asks for any.
+
+    What asks is known only of Applications whose repository was read, because its config may ask as well.
+    """
+    read = [one.subscription for one in decisions if one.kind is not None]
+    asked = job.scope.defaults.pull_request or any(sub.pull_request for sub in read)
+    if not (job.requests.named and read) or asked:
+        return ()
+    names = and_more(sorted({sub.application.key for sub in read}))
+    options = ", ".join(job.requests.named)
+    message = f"{options}: no effect, because nothing asks for pull requests for {names}"
+    hint = 'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
+    return (Problem(rule="usage", message=message, hint=hint, severity="warning"),)
+
+
+def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Job) -> tuple[Problem, ...]:
+    """Return a warning for each commit of `hold`, `release` or `rollback` that only waits on a head branch.
+
+    A pull request says so by itself.
+    """
+    if job.intent is None:
+        return ()
+    alone = {one.head for one in decisions if one.subscription.head_template and not one.subscription.pull_request}
+    return tuple(
+        Problem(
+            rule="target",
+            message=f"this {job.command} of {', '.join(one.applications[:FEW])} goes to {one.head}, "
+            "as git-branch says: "
+            f"on {one.branch}, nothing is different before it is merged",
+            hint=f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it",
+            severity="warning",
+        )
+        for one in commits
+        if one.head != one.branch and one.head in alone
+    )
+
+
+def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Image, terms: Terms) -> tuple[Problem, ...]:
+    """Return a warning for each thing in a target's files that keeps this image, or something of the spec, from use.
+
+    `files` are those in Git, or those of a commit to come, and `image` is what they say of the subscription.
+    """
+    key, target = sub.application.key, target_of(sub, kind, carry=terms.carry)
+    found: list[Problem] = []
+    listed: tuple[Stray, ...] = ()
+    others: tuple[tuple[str, int], ...] = ()
+    with suppress(TaskError):  # a file that cannot be read has an error of its own
+        listed = strays(kind, files, target)
+        others = also_at(kind, files, target, image) if image.version else ()
+    for mark, hidden in dict.fromkeys((one.origin, one.hidden) for one in listed):
+        names = [one.name[:100] for one in listed if (one.origin, one.hidden) == (mark, hidden)]
+        told, origin, file = and_more(names), mark.removeprefix("# from "), chosen(files, target)
+        message = f"{file} differs from {origin} in {told}; Argo CD uses the file"
+        hint = f"if it should follow {origin}, end its first line in the file with the comment `{mark}`"
+        if hidden:
+            message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
+            hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
+        found.append(Problem(application=key, rule="target", message=message, hint=hint, severity="warning"))
+    if others:
+        told = and_more([f"{path}:{line}" for path, line in others])
+        hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
+        found.append(
+            Problem(
+                application=key,
+                rule="target",
+                message=f"{image.name} is also at {told}, not changed",
+                hint=hint,
+                severity="warning",
+            )
+        )
+    return tuple(found)
+
+
+def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
+    """Return a warning for each unchecked image, doubtful key or file, and override file with the wrong name."""
+    found: list[tuple[Decision, str, str, str]] = [
+        (one, "registry", f"{one.candidate.reference}: {one.unchecked.message}", one.unchecked.hint)
+        for one in decisions
+        if one.unchecked
+    ]
+    found += [
+        (
+            one,
+            "target",
+            f"{key} is not in {one.current.file or one.subscription.path}, and is added to it; the file has {near}",
+            f"if the chart reads {near}, correct the annotation, and remove {key} from the file",
+        )
+        for one in decisions
+        if one.misspelt
+        for key, near in [one.misspelt]
+    ]
+    found += [(one, "target", *taken_back(one.owner)) for one in decisions if one.owner]
+    found += [
+        (
+            one,
+            "target",
+            f"{one.current.file or one.subscription.path}: by an anchor, this also changes {and_more(one.shared)}",
+            "write the value out where it must stay",
+        )
+        for one in decisions
+        if one.shared
+    ]
+    found += [
+        (
+            one,
+            "target",
+            f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles",
+            "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles",
+        )
+        for one in decisions
+        if one.created and not _named(one.created, one.subscription.application.sources)
+    ]
+    # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
+    found += [
+        (
+            one,
+            "target",
+            (
+                f"{one.current.file} is used because only this spelling exists in Git; "
+                f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other"
+            ),
+            "rename it with git mv, or give the control plane's namespace with --argocd-namespace",
+        )
+        for one in decisions
+        if one.current.file and one.current.file in one.subscription.fallbacks
+    ]
+    return tuple(
+        Problem(application=one.subscription.application.key, rule=rule, message=message, hint=hint, severity="warning")
+        for one, rule, message, hint in found
+    )
+
+
+def taken_back(owner: str) -> tuple[str, str]:
+    """Return the message about a live Application whose owner takes a patch back, and the hint."""
+    message = f"{owner} takes the patch back, because it does not ignore this field of the Application"
+    return (
+        message,
+        "write write-back-method: git, or let it ignore the field (ignoreApplicationDifferences, ignoreDifferences)",
+    )
+
+
+def _named(path: str, sources: Iterable[Source]) -> bool:
+    """Tell whether a source reads this values file, as far as its own section says."""
+    for source in sources:
+        for name in ("values.yaml", *source.value_files):
+            # `$ref/file` begins at the root of the source with that ref
+            file = name.partition("/")[2] if name.startswith("$") else posixpath.join(source.path, name)
+            if posixpath.normpath(f"/{file}").lstrip("/") == path:
+                return True
+    return False

@@ -1,0 +1,65 @@
+"""Starts threads. They never keep the process alive, and leave signals to the main thread.
+
+A signal must end the process within two seconds, even if a server does not answer. An executor joins its threads at
+exit, so these are daemon threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock, Thread
+from typing import TypeVar
+
+from task import shutdown
+
+_TIDYING = 1.2  # seconds for threads after a signal: git gets SIGKILL after 0.8, and then its files are removed
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def start(work: Callable[[], object]) -> None:
+    """Do this in a thread of its own."""
+    with shutdown.unheard():
+        Thread(target=work, daemon=True).start()
+
+
+def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
+    """Return what `work` returns for each item, in order. After all have ended, raise the first item's error.
+
+    `Stopped` begins no more work, and gives the rest a moment to tidy up. Inside `shutdown.shield`, all work is done.
+    """
+    if len(items) < 2:  # no need for threads
+        return [work(item) for item in items]
+    results: dict[int, R] = {}
+    errors: dict[int, BaseException] = {}
+    todo, lock = list(enumerate(items))[::-1], Lock()
+
+    def worker() -> None:
+        while True:
+            with lock:
+                if not todo:
+                    return
+                number, item = todo.pop()
+            try:
+                results[number] = work(item)
+            except BaseException as error:  # noqa: BLE001 - it is raised below
+                errors[number] = error
+
+    threads = [Thread(target=worker, daemon=True) for _ in range(min(at_once, len(items)))]
+    try:
+        with shutdown.unheard():
+            for thread in threads:
+                thread.start()
+        for thread in threads:
+            thread.join()
+    except shutdown.Stopped:
+        with shutdown.shield():
+            todo.clear()
+            end = time.monotonic() + _TIDYING
+            for thread in threads:
+                thread.join(max(0.0, end - time.monotonic()))
+        raise
+    if errors:
+        raise errors[min(errors)]
+    return [results[number] for number in range(len(items))]

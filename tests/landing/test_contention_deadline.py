@@ -1,0 +1,79 @@
+"""How long a run tries to change a contended branch: until its deadline, and with a clock that stands still if told."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+from fake_world import FakeWorld
+
+from task.errors import ContendedError
+from task.landing.contention import Contention
+
+
+class Clock:
+    """The clock of a test: it moves only when somebody sleeps, or when the test moves it."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.slept: list[float] = []
+        self.said: list[str] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+
+    def world(self) -> FakeWorld:
+        return FakeWorld(
+            now=lambda: self.time,
+            sleep=self.sleep,
+            jitter=lambda: 1.0,
+            log=lambda level, text: self.said.append(f"{level}: {text}"),
+        )
+
+
+def attempts(clock: Clock, contention: Contention, took: float) -> Iterator[int]:
+    """Lose the race again and again: each attempt takes so many seconds."""
+    while True:
+        contention.begin()
+        clock.time += took
+        yield contention.attempts
+        contention.pause("somebody was faster")
+
+
+def test_a_contended_branch_ends_at_the_deadline_and_names_it() -> None:
+    clock = Clock()
+    contention = Contention("moving main", 10.0, clock.world())
+    with pytest.raises(ContendedError) as raised:
+        list(islice(attempts(clock, contention, 1.0), 1000))
+    # a pause never ends after the deadline: the attempt that is under way then may
+    assert 10.0 <= clock.time < 10.0 + 1.0
+    count = contention.attempts
+    assert count == len(clock.slept) + 1
+    assert count > 3
+    assert str(raised.value) == f"others kept moving main: {count} attempts in 10 seconds"
+    assert raised.value.hint == "run it again, or give a longer --deadline"
+    assert clock.said == ["info: somebody was faster"] * (count - 1)
+
+
+def test_no_attempt_follows_a_deadline_that_is_over() -> None:
+    clock = Clock()
+    contention = Contention("changing argocd/web", 5.0, clock.world())
+    contention.begin()
+    clock.time = 5.0
+    with pytest.raises(ContendedError, match="others kept changing argocd/web: 1 attempts in 5 seconds"):
+        contention.pause()
+    assert clock.slept == []
+
+
+def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() -> None:
+    clock = Clock()
+    contention = Contention("moving main", 10.0, clock.world())
+    contention.begin()
+    with contention.clock_paused():
+        clock.time += 100.0
+    clock.time += 0.5
+    contention.pause()  # no error, although 100 seconds have passed
+    assert clock.slept == [pytest.approx(3 * 0.5 * 1.2)]  # and the attempt counts as one of half a second
+    clock.time = 110.0
+    with pytest.raises(ContendedError):
+        contention.pause()

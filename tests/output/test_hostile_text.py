@@ -1,0 +1,182 @@
+"""No text of others is obeyed, whichever field of a report, a log line or a finding it stands in."""
+
+import io
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from reports import commit, decision, report
+from rich.console import Console
+from runner_rules import ATTACKS, dangers
+
+from task.annotations.lint import Finding
+from task.argocd import rollout_display
+from task.argocd.rollouts import Row
+from task.ci.results import github_summary, repositories
+from task.cli import lint
+from task.model import Problem, Report, Verdict, VerdictName
+from task.output.console import console_of
+from task.output.log import LEVELS, Log
+from task.output.metrics import metrics
+from task.output.outcome import as_json, json_text
+from task.output.report_page import page
+from task.output.report_table import diff_text, table
+from task.output.report_text import plain
+from task.output.stdout import write_stdout
+from task.wiring import progress
+
+# What is one of a few words of ours, and decides how the others are shown.
+OURS = {"verdict", "severity", "status", "schema", "kind", "state", "strategy", "method"}
+DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n {0}\n-{0}\n+{0}\n{0}\n"
+VERDICTS: tuple[VerdictName, ...] = ("update", "unchanged", "refuse", "defer", "error")
+WHOLE = report(
+    *(replace(decision(), judged=Verdict(one, "rule", "so", "hint")) for one in VERDICTS),
+    commits=(
+        commit(pull_request="https://x/1", diff="x"),
+        commit(already_there=True, pull_request="y"),
+        commit(commit=None),
+    ),
+    problems=(
+        Problem(application="argocd/web", rule="rule", message="message", hint="hint"),
+        Problem(rule="rule", message="so", hint="hint", severity="warning"),
+    ),
+)
+
+
+def poisoned(value: Any, text: str, name: str = "") -> Any:
+    """The same with this text in every field that others name."""
+    if name == "diff" and value:
+        return DIFF.format(text)
+    if isinstance(value, str):
+        return value if name in OURS else text
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: poisoned(getattr(value, one.name), text, one.name) for one in fields(value)})
+    if isinstance(value, tuple | list):
+        return type(value)(poisoned(one, text, name) for one in value)
+    if isinstance(value, Mapping):
+        return {key: poisoned(one, text, str(key)) for key, one in value.items()}
+    return value
+
+
+def terminal(width: int = 80) -> Console:
+    return console_of(io.StringIO(), {"NO_COLOR": "1", "COLUMNS": str(width)})
+
+
+@pytest.fixture(params=ATTACKS)
+def text(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def evil(text: str) -> Report:
+    found: Report = poisoned(WHOLE, text)
+    assert found.decisions[0].because == found.problems[0].hint == text
+    return found
+
+
+def test_in_plain_text(evil: Report) -> None:
+    assert dangers(plain(evil)) == []
+    assert dangers(plain(replace(evil, decisions=(), problems=()))) == []
+
+
+@pytest.mark.parametrize("width", [24, 60, 120])
+def test_in_a_table(evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """As it is printed: a line may begin where a longer one was broken."""
+    for one in (evil, replace(evil, decisions=())):
+        assert write_stdout(table(as_json(one), terminal(width))) is None
+    assert dangers(capsysbinary.readouterr().out.decode()) == []
+
+
+def test_in_metrics(text: str) -> None:
+    """Labels hold words of ours only. If others' texts ever got there, each sample would still be one line."""
+    one = decision("update", text)
+    shown = generate_latest(metrics(report(one, decision("refuse", 'a"} 9\nb\\')), seconds=1, now=1)).decode()
+    families = {one.name: one for one in text_string_to_metric_families(shown)}
+    rules = {one.labels["rule"] for one in families["image_update_decisions"].samples}
+    assert rules == {text, 'a"} 9\nb\\'}
+
+
+def test_on_a_page(evil: Report) -> None:
+    assert dangers(page(as_json(evil))) == []
+
+
+def test_in_a_summary(evil: Report) -> None:
+    assert dangers(github_summary(evil)) == []
+
+
+def test_in_json_which_stays_exact(evil: Report) -> None:
+    assert json.loads(json_text(evil)) == json.loads(json.dumps(as_json(evil)))
+    assert dangers(json_text(evil)) == []
+    assert dangers(repositories(evil)) == []
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+@pytest.mark.parametrize("person", [True, False])
+def test_in_a_log(text: str, form: str, person: bool) -> None:
+    stream = io.StringIO()
+    log = Log("debug", form, stream, console=console_of(stream, {"NO_COLOR": "1"}) if person else None)
+    for level in LEVELS:
+        log(level, text)
+        log.problem(level, text, text, text)
+        log.problem(level, "", text, "")
+    lines = stream.getvalue().splitlines()
+    assert [line for line in lines if dangers(line)] == [line for line in lines if line.startswith("::")]
+    # Our own commands are one line each, and say the same again when the runner has read them.
+    ours = [line for line in lines if line.startswith("::")]
+    assert len(ours) == (9 if form == "github" else 0)
+    assert [line for line in ours if dangers(line.split("::", 2)[2])] == []
+    if form == "json":
+        assert {json.loads(line)["msg"] for line in lines} == {text, f"{text}: {text}; {text}"}
+
+
+def test_in_a_traceback(text: str) -> None:
+    stream = io.StringIO()
+    Log(stream=stream).traceback(ValueError(f"first\n{text}"))
+    assert dangers(stream.getvalue()) == []
+    assert stream.getvalue().startswith("ValueError: first\n")
+
+
+def test_in_a_finding(text: str) -> None:
+    found = [(Finding(text, text, text, kind, text, text, text), text, 3) for kind in ("error", "warning", "info")]
+    assert dangers(lint._as_text(found, 1)) == []
+    for one in found:
+        command = lint._as_command(*one)
+        assert command.count("\n") == 1
+        assert dangers(command.partition("::")[2].replace("%25", "%")) == []
+        place, _, message = command.removeprefix("::").partition("::")
+        assert ":" not in place
+        assert dangers(message) == []
+
+
+def test_in_the_lines_of_a_rollout(text: str) -> None:
+    rows = [Row(text, state, text, text, 1.0) for state in rollout_display.MARKS]
+    told = [*map(rollout_display.line, rows), rollout_display.summary(rows), rollout_display.summary(rows[:1])]
+    assert dangers("\n".join(told)) == []
+    console = terminal()
+    with console.capture() as drawn:
+        console.print(rollout_display.picture(rows, 1.0, 2.0, console.size))
+    assert dangers(drawn.get()) == []
+
+
+def test_in_a_line_of_progress(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    console = console_of(io.StringIO(), {"NO_COLOR": "1"})
+    assert isinstance(console.file, io.StringIO)
+    with progress.Phases(console).phase(f"fetching {text}"):
+        end = time.monotonic() + 10
+        while "fetching" not in console.file.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+    shown = re.sub(r"\x1b\[(\?25[lh]|2K|1A)|\r", "\n", console.file.getvalue())  # what rich itself sends
+    assert "fetching" in shown
+    assert dangers(shown) == []
+
+
+def test_in_a_diff(text: str) -> None:
+    for console in (terminal(), None):
+        assert dangers(diff_text(DIFF.format(text), console)) == []

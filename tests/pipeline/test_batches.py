@@ -1,0 +1,84 @@
+"""Which Applications a run writes together: one group for each repository, and none with two logins."""
+
+import pytest
+from fake_world import FakeWorld
+from runs import WEB, application
+
+from task.annotations.application import PREFIX, parse_application
+from task.annotations.narrow import Narrow
+from task.annotations.subscription import Defaults, Scope, subscribe
+from task.deciding.job import Job, Terms, Wording
+from task.image import parse_image
+from task.model import Person, Subscription
+from task.pipeline.batches import by_login, by_repository
+from task.pipeline.match import Matched, asks_for_images
+
+URL = "https://git.example/gitops.git"
+IMAGE = parse_image(f"{WEB}:1.1.0")
+JOB = Job("run", (IMAGE,), Scope(PREFIX, Narrow(), Defaults()), Terms(), Wording(Person("a", "a@example.com")))
+
+
+def matched(*rows: tuple[str, str, str, str]) -> Matched:
+    """One Application for each row of its name, namespace, project and write-back method."""
+    subscribed = []
+    for name, namespace, project, method in rows:
+        item = application(name, URL, write_back_method=method)
+        item["metadata"]["namespace"] = namespace
+        item["spec"]["project"] = project
+        subscribed.append(subscribe(parse_application(item, PREFIX)))
+    return asks_for_images(subscribed, [IMAGE])
+
+
+@pytest.mark.parametrize(
+    ("only", "found"),
+    [
+        ("", 1),
+        ("https://git.example/gitops.git", 1),
+        ("https://git.example/gitops", 1),
+        ("https://me@git.example/gitops", 1),
+        ("https://git.example/other", 0),
+    ],
+)
+def test_a_login_in_a_url_is_no_part_of_the_repository(only: str, found: int) -> None:
+    app = parse_application(application("a", "https://ci:s3cret@git.example/gitops.git"), PREFIX)
+    job = Job(
+        "run",
+        (IMAGE,),
+        Scope(PREFIX, Narrow(), Defaults()),
+        Terms(),
+        Wording(Person("a", "a@example.com")),
+        only=(only,) if only else (),
+    )
+    assert len(by_repository(asks_for_images([subscribe(app)], [IMAGE]), job)) == found
+
+
+@pytest.mark.parametrize(
+    ("second", "groups"),
+    [
+        pytest.param(("b", "argocd", "default", "git"), ["ab"], id="same owner"),
+        pytest.param(("b", "argocd", "other", "git"), ["a", "b"], id="another project"),
+        pytest.param(("b", "argocd", "default", "git:secret:argocd/x"), ["a", "b"], id="its own secret"),
+        pytest.param(("b", "team", "default", "git"), ["ab"], id="another namespace without a secret"),
+    ],
+)
+def test_two_applications_share_no_login(second: tuple[str, str, str, str], groups: list[str]) -> None:
+    def login(sub: Subscription) -> str:
+        return f"{sub.application.project} {sub.credentials}"
+
+    found = by_repository(matched(("a", "argocd", "default", "git"), second), JOB)
+    parts = by_login(found, FakeWorld(login=login))
+    assert ["".join(ask.subscription.application.name for ask in part) for part in parts] == groups
+
+
+def test_a_secret_belongs_to_the_namespace_of_its_application() -> None:
+    """The same annotation names the secret of somebody else in another namespace, which may not be readable there."""
+    secret = "git:secret:argocd/x"
+    found = by_repository(matched(("a", "argocd", "default", secret), ("b", "team", "default", secret)), JOB)
+    parts = by_login(found, FakeWorld(login=lambda sub: sub.application.namespace))
+    assert [[ask.subscription.application.name for ask in part] for part in parts] == [["a"], ["b"]]
+
+
+def test_applications_of_two_projects_with_one_login_stay_together() -> None:
+    found = by_repository(matched(("a", "argocd", "one", "git"), ("b", "argocd", "two", "git")), JOB)
+    (part,) = by_login(found, FakeWorld(login=lambda _sub: "the platform's"))
+    assert len(part) == 2

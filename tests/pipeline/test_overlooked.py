@@ -1,0 +1,195 @@
+"""Mistakes that would go unnoticed: annotations without effect, untracked images, and unknown names."""
+
+import pytest
+
+from task.annotations.subscription import subscribe
+from task.image import parse_image
+from task.model import Application, Image, Source
+from task.pipeline.match import asks_for_images
+from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
+
+WEB = parse_image("ghcr.io/acme/web:1.1.0")
+SOURCE = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
+
+
+def app(name: str, namespace: str = "argocd", /, **annotations: str) -> Application:
+    given = {"image_list": "web=ghcr.io/acme/web", **annotations}
+    keys = {key.replace("__", ".").replace("_", "-"): value for key, value in given.items() if value}
+    return Application(namespace, name, keys, (SOURCE,))
+
+
+def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
+    """As a source of manifests gives them: all are read; or as a cluster does, some by their metadata alone."""
+    subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
+    return Seen(subscribed, apps, skipped)
+
+
+OTHER = {"image_list": "api=ghcr.io/acme/api"}
+
+
+@pytest.mark.parametrize(
+    ("apps", "told"),
+    [
+        ([app("a", colour="blue")], [("argocd/a", "unknown annotation 'colour'")]),
+        ([app("a", old__allow_tags="any")], [("argocd/a", "no entry of image-list has the alias 'old'")]),
+        ([app("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
+        ([app("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
+        ([app("a", image_lst="web=acme/web")], [("argocd/a", "almost image-list")]),
+        # an error of the run, whose decision tells of it
+        ([app("a", web__allow_tag="any")], []),
+        # of an image that is not this event's, in an Application that takes it
+        ([app("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
+         [("argocd/a", "almost api.allow-tags")]),
+        # without an image-list, or nearly with one
+        ([app("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "almost image-list")]),
+        ([app("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
+        ([app("a", image_list="", write_back_method="git")], []),
+        # Applications that the event is not about, in one line
+        ([app("a", **OTHER, colour="blue")], [("", "one other Application has annotations")]),
+        ([app("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
+        ([app(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
+        ([app(f"a{n}", **OTHER, colour="blue") for n in range(9)],
+         [("", "9 other Applications have annotations that are not read: argocd/a0 (colour), ")]),
+        ([app(f"a{n}", **OTHER) for n in range(9)], []),
+    ],
+)  # fmt: skip
+def test_annotations_that_are_not_read(apps: list[Application], told: list[tuple[str, str]]) -> None:
+    problems = unread_keys(seen(*apps), [WEB])
+    assert [one.application for one in problems] == [name for name, _ in told]
+    for one, (_, words) in zip(problems, told, strict=True):
+        assert words in one.message
+        assert one.severity == "warning"
+        assert one.hint
+
+
+def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
+    read = [app(f"a{number}", **OTHER, colour="blue") for number in range(4)]
+    passed = tuple(app(f"b{number}", **OTHER, colour="blue") for number in range(300))
+    (problem,) = unread_keys(seen(*read, skipped=passed), [WEB])
+    assert problem.message.endswith("argocd/a3 (colour), argocd/b0 (colour) and 299 more")
+    assert "image-update lint" in problem.hint
+
+
+def test_a_scan_is_about_all_of_them() -> None:
+    problems = unread_keys(seen(app("a", **OTHER, colour="blue"), app("b", colour="blue", web__allow_tag="any")), ())
+    assert [(one.application, one.key) for one in problems] == [("argocd/a", "colour"), ("argocd/b", "colour")]
+
+
+def warned(*apps: Application) -> list[tuple[str, str, str]]:
+    problems = asks_for_images([subscribe(one) for one in apps], [WEB]).problems
+    assert {one.severity for one in problems} <= {"warning"}
+    return [(one.application, one.key, one.message) for one in problems]
+
+
+OLD = {**OTHER, "api__update_strategy": "latest", "api__tag_match": "any"}
+BROKEN = {**OTHER, "api__allow_tags": "regexp:(", "api__ignore_tags": "["}
+
+
+def test_old_names_of_other_applications_share_one_line() -> None:
+    mine = app("web", web__update_strategy="latest")
+    (own, others) = warned(mine, *(app(f"a{number}", **OLD) for number in range(200)))
+    assert own[:2] == ("argocd/web", "web.update-strategy")
+    assert others[0] == ""
+    assert others[2].startswith(
+        "200 other Applications have annotations that work, but that lint warns about: argocd/a0 ("
+    )
+    assert others[2].endswith("argocd/a101 (api.update-strategy) and 195 more")
+
+
+def test_mistakes_of_a_few_other_applications_are_told_in_full_and_the_rest_is_counted() -> None:
+    found = warned(*(app(f"a{number}", **BROKEN) for number in range(8)))
+    assert [(name, key) for name, key, _ in found[:-1]] == [
+        (f"argocd/a{number}", key) for number in range(5) for key in ("api.allow-tags", "api.ignore-tags")
+    ]
+    assert found[-1][2] == (
+        "3 other Applications have annotations that are wrong, so their images are not updated: "
+        "argocd/a5 (api.allow-tags), argocd/a6 (api.allow-tags), argocd/a7 (api.allow-tags)"
+    )
+
+
+def image(text: str) -> Image:
+    return parse_image(f"{text}:1.0.0")
+
+
+TRACKED = app("a", image_list="web=ghcr.io/acme/web:~1, api=acme/api, ghcr.io/acme/cron, db=registry:5000/team/db")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("ghcr.io/acme/wbe", "did you mean ghcr.io/acme/web?"),
+        ("ghcr.io/amce/web", "did you mean ghcr.io/acme/web?"),
+        ("ghcr.io/acme/we", "did you mean ghcr.io/acme/web?"),
+        ("quay.io/acme/web", "did you mean ghcr.io/acme/web?"),
+        ("acme/web", "did you mean ghcr.io/acme/web?"),
+        ("ghcr.io/acme/shop/cron", "did you mean ghcr.io/acme/cron?"),
+        ("localhost:5000/team/db", "did you mean registry:5000/team/db?"),
+        ("docker.io/acme/apis", "did you mean acme/api?"),
+        ("ghcr.io/acme/webserver", "4 other images are tracked"),
+        ("nginx", "4 other images are tracked"),
+    ],
+)
+@pytest.mark.parametrize("read", [True, False], ids=["read", "passed over"])
+def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None:
+    found = seen(TRACKED) if read else seen(skipped=(TRACKED,))
+    left = untracked(found, [image(given)])
+    assert left == (image(given),)
+    (problem,) = untracked_problems(found, left, whole=True, required=False)
+    assert problem.message == f"no Application tracks {given}"
+    assert problem.hint.startswith(words)
+    assert (problem.rule, problem.severity) == ("untracked", "warning")
+
+
+def test_several_that_are_near_are_all_named() -> None:
+    found = seen(app("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
+    (problem,) = untracked_problems(found, [image("quay.io/web")], whole=True, required=False)
+    assert "ghcr.io/x/web, ghcr.io/y/web" in problem.hint
+
+
+def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
+    (problem,) = untracked_problems(seen(TRACKED), [image("nginx")], whole=False, required=False)
+    assert "other image" not in problem.hint
+    (nothing,) = untracked_problems(seen(), [image("nginx")], whole=True, required=False)
+    assert "--applications" in nothing.hint
+
+
+@pytest.mark.parametrize(
+    ("annotations", "given", "tracked"),
+    [
+        ({}, "ghcr.io/acme/web", True),
+        ({"image_list": "docker.io/library/nginx"}, "nginx", True),
+        ({"web__allow_tags": "["}, "ghcr.io/acme/web", True),  # broken is not untracked
+        ({"web__allow_tag": "any"}, "ghcr.io/acme/web", True),
+        ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/web", True),  # cannot be read, and may be it
+        ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/api", False),
+        ({}, "ghcr.io/acme/api", False),
+    ],
+)
+def test_what_counts_as_tracked(annotations: dict[str, str], given: str, tracked: bool) -> None:
+    assert untracked(seen(app("a", **annotations)), [image(given)]) == (() if tracked else (image(given),))
+
+
+HERE = (app("web"), app("shop", "team"))
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "words"),
+    [
+        ("web", "", ""),
+        ("w*", "", ""),
+        ("team/shop", "", ""),
+        ("wbe", "error", "did you mean web?"),
+        ("shpo", "error", "did you mean shop?"),
+        ("argocd/wep", "error", "did you mean argocd/web?"),
+        ("argocd/shop", "error", "did you mean team/shop?"),
+        ("nothing-like-it", "error", "name an Application that --applications contains"),
+        ("far", "error", "--namespace, --project or --selector leaves it out"),
+        ("fra", "error", "did you mean far?"),
+        ("x*", "warning", "name an Application that --applications contains"),
+    ],
+)
+def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:
+    problems = unknown_names((name,), HERE, (app("far"),))
+    assert [one.severity for one in problems] == ([severity] if severity else [])
+    assert all(words in one.hint and repr(name) in one.message for one in problems)
+    assert [one.severity for one in unknown_names((name,), HERE, strict=True)] == (["error"] if severity else [])

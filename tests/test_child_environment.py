@@ -1,0 +1,190 @@
+"""What the programs that we start find in their environment: what they need, and no token that they do not need."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from git_servers import git_server
+from runs import application, arguments, hook, manifest, repository
+from support import git, image_update, needs
+
+from task.applications.programs import run as render
+from task.errors import Malformed, RegistryDownError, SourceAccessError
+from task.git.access import Access, Plan
+from task.git.command import Git
+from task.git.environment import Login
+from task.git.failed import GitFailed
+from task.kubernetes.exec_plugin import ask
+from task.kubernetes.kubeconfig import Plugin, Server
+from task.processes.environment import child_environment
+from task.registry import login_programs
+from task.secret import Secret
+from task.settings import SECRETS
+
+SECRET = "s3cret"
+OURS = [*(name for name in SECRETS if name.startswith("IMAGE_UPDATE_")), "INPUT_GIT-TOKEN"]
+THEIRS = [
+    "ARGOCD_AUTH_TOKEN", "ARGOCD_OPTS", "DOCKER_AUTH_CONFIG",
+    "GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_PAT", "ACTIONS_RUNTIME_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "GITLAB_OIDC_TOKEN", "GL_TOKEN", "CI_JOB_TOKEN", "CI_BUILD_TOKEN",
+    "CI_JOB_JWT", "CI_JOB_JWT_V1", "CI_JOB_JWT_V2", "CI_DEPLOY_PASSWORD", "CI_REGISTRY_PASSWORD",
+    "CI_DEPENDENCY_PROXY_PASSWORD",
+    "CI_REPOSITORY_URL", "CI_BUILD_REPO",
+    "SYSTEM_ACCESSTOKEN", "AZURE_DEVOPS_EXT_PAT", "ENDPOINT_AUTH_SYSTEMVSSCONNECTION",
+    "BITBUCKET_STEP_OIDC_TOKEN", "REPOSITORY_OAUTH_ACCESS_TOKEN",
+    "BUILDKITE_AGENT_ACCESS_TOKEN", "BUILDKITE_AGENT_JOB_API_TOKEN", "BUILDKITE_API_TOKEN",
+    "CIRCLE_OIDC_TOKEN", "CIRCLE_OIDC_TOKEN_V2", "CIRCLE_TOKEN", "CIRCLE_INTERNAL_TASK_DATA_TOKEN",
+    "CI_FORGE_TOKEN", "CI_NETRC_PASSWORD", "WOODPECKER_AGENT_SECRET", "DRONE_NETRC_PASSWORD", "DRONE_RPC_SECRET",
+    "PLUGIN_PASSWORD", "GITEA_TOKEN", "FORGEJO_TOKEN", "SEMAPHORE_OIDC_TOKEN", "JENKINS_API_TOKEN",
+]  # fmt: skip
+HIDDEN = {name: f"{SECRET}-{name}" for name in (*OURS, *THEIRS)}
+KEPT = {
+    "AWS_SECRET_ACCESS_KEY": "kept-1", "AZURE_CLIENT_SECRET": "kept-2", "GOOGLE_APPLICATION_CREDENTIALS": "kept-3",
+    "AWS_SESSION_TOKEN": "kept-4", "DIGITALOCEAN_ACCESS_TOKEN": "kept-5", "VAULT_TOKEN": "kept-6", "MY_TOKEN": "kept-7",
+    "CI_COMMIT_REF_NAME": "kept-8", "CI_PROJECT_PATH": "kept-9", "GITHUB_PATH": "kept-10",
+    "CI_COMMIT_AUTHOR": "kept-11",
+}  # fmt: skip
+ENVIRON = {**HIDDEN, **KEPT}
+
+
+def program(folder: Path, name: str, then: str = "exit 1") -> Path:
+    """A program that writes down its environment."""
+    path = folder / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\nenv >> {folder}/{name}.env\n{then}\n")
+    path.chmod(0o755)
+    return path
+
+
+def told(folder: Path, name: str) -> None:
+    text = (folder / f"{name}.env").read_text()
+    assert [line for line in text.splitlines() if SECRET in line] == []
+    assert [value for value in KEPT.values() if value not in text] == []
+
+
+def environ_of(folder: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, **ENVIRON, "HOME": str(folder), "PATH": f"{folder}/bin:{os.environ['PATH']}", **more}
+
+
+def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path) -> None:
+    key = tmp_path / "id"
+    subprocess.run([*needs("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    program(tmp_path, "ssh-keygen", f'exec {needs("ssh-keygen")[0]} "$@"')
+    program(tmp_path, "git", f'exec {git(tmp_path, "--exec-path")}/git "$@"')
+    repo = repository(tmp_path, "web")
+    hook(repo, "pre-receive", f"env > {tmp_path}/hook.env")
+    (tmp_path / ".gitconfig").write_text(
+        f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n"
+        '[credential]\n\thelper = "!f() { echo password=$GITHUB_TOKEN; }; f"\n'
+    )
+    signing = ("--signing-key", key, "--signing-format", "ssh", "--git-credentials-url", "https://git.example.com/")
+    registry = ("--registry-username", "u", "--registry-credentials-for", "ghcr.io")
+    environ = environ_of(tmp_path)
+    for name in ("IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY", "IMAGE_UPDATE_GIT_PASSWORD"):
+        del environ[name]  # the first two hold no key, and a token and a password are too much
+    result = image_update(
+        *arguments(manifest(tmp_path, application("web", repo)), *signing, *registry, "--allow-env", "REGISTRY"),
+        env={**environ, "REGISTRY": f"u:{SECRET}"},
+    )
+    assert result.code == 0, result.stderr
+    for name in ("git", "hook", "ssh-keygen"):
+        told(tmp_path, name)
+
+
+def test_ssh(tmp_path: Path) -> None:
+    ssh = program(tmp_path, "ssh")
+    (tmp_path / ".gitconfig").write_text(f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n")
+    door = Git(environ_of(tmp_path, GIT_SSH_COMMAND=str(ssh)))
+    url = "ssh://git.example.com/x"
+    with pytest.raises(GitFailed):
+        door.ran("ls-remote", url, git_dir=str(tmp_path), env=door.login(url) | door.ssh_environment(url))
+    door.close()
+    told(tmp_path, "ssh")
+
+
+@pytest.mark.parametrize(
+    ("helper", "allowed"),
+    [
+        ("!{}", set()),
+        ('!f() {{ TOKEN="$GITHUB_TOKEN" {}; }}; f', {"GITHUB_TOKEN"}),
+        ('!f() {{ TOKEN="${{CI_JOB_TOKEN}}" {}; }}; f', {"CI_JOB_TOKEN"}),
+        ("!gh auth git-credential; {}", {"GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN"}),
+        ('!f() {{ TOKEN="$IMAGE_UPDATE_FORGE_TOKEN" {}; }}; f', set()),
+    ],
+)
+def test_a_credential_helper_of_git(tmp_path: Path, helper: str, allowed: set[str]) -> None:
+    mine = program(tmp_path, "helper")
+    words = helper.format(mine).replace("\\", "\\\\").replace('"', '\\"')
+    (tmp_path / ".gitconfig").write_text(f'[credential]\n\thelper = "{words}"\n')
+    repository(tmp_path, "web")
+    with git_server(tmp_path) as server:
+        server.logins = {"u": "p"}
+        url = f"{server.url}repo.git"
+        login = Login("https://other.example.com", "u", Secret("p"))
+        door = Git(environ_of(tmp_path), access=Access(Plan((login,))))
+        with pytest.raises(GitFailed):
+            door.ran("ls-remote", url, git_dir=str(tmp_path / "repo.git"), env=door.login(url))
+        door.close()
+    said = (tmp_path / "helper.env").read_text()
+    assert {name for name in HIDDEN if f"{SECRET}-{name}\n" in said} == allowed
+    assert "kept-1" in said
+
+
+def test_programs_that_know_a_registrys_login(tmp_path: Path) -> None:
+    environ = environ_of(tmp_path)
+    answer = 'cat > /dev/null; echo \'{"Username": "u", "Secret": "p"}\''
+    program(tmp_path, "docker-credential-ours", answer)
+    login_programs.helper("ours", "ghcr.io", environ, needed=True)
+    told(tmp_path, "docker-credential-ours")
+    path = program(tmp_path, "login.sh", "echo u:p")
+    assert login_programs.script(str(path), environ) == "u:p"
+    told(tmp_path, "login.sh")
+    program(tmp_path, "docker-credential-ghcr-login", answer)
+    login_programs.helper("ghcr-login", "ghcr.io", environ, needed=True)
+    assert f"GITHUB_TOKEN={SECRET}" in (tmp_path / "docker-credential-ghcr-login.env").read_text()
+
+
+def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
+    def asked(*args: str) -> None:
+        with pytest.raises(SourceAccessError):
+            ask(Plugin("plugin", args, env=(("OWN", "given"),)), Server("https://cluster"), environ_of(tmp_path))
+
+    program(tmp_path, "plugin")
+    asked("get-token")
+    told(tmp_path, "plugin")
+    assert "OWN=given" in (tmp_path / "plugin.env").read_text()
+    asked("kubelogin", "get-token", "--login", "azurepipelines")
+    assert f"SYSTEM_ACCESSTOKEN={SECRET}" in (tmp_path / "plugin.env").read_text()
+
+
+def test_programs_that_are_killed_before_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the kernel, when the memory of the step is used up."""
+    path, environ = program(tmp_path, "plugin"), environ_of(tmp_path)
+    monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(SourceAccessError, match="killed before"):
+        ask(Plugin("plugin", (), env=()), Server("https://cluster"), environ)
+    with pytest.raises(RegistryDownError, match="killed before"):
+        login_programs.script(str(path), environ)
+    with pytest.raises(Malformed, match="cannot be started"):
+        render([str(path)], {}, environ)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ((), set()),
+        (("store --file /home/x/.github-credentials",), set()),
+        (("ghost", "through", "glabrous"), set()),
+        (("/usr/local/bin/gh auth git-credential",), {"GITHUB_TOKEN", "GH_TOKEN"}),
+        (("glab", "cluster", "agent", "get-token"), {"GITLAB_TOKEN", "CI_JOB_TOKEN"}),
+        (("echo $IMAGE_UPDATE_GIT_TOKEN $GITEA_TOKEN",), {"GITEA_TOKEN"}),
+        (("login", "--token", "${CIRCLE_OIDC_TOKEN_V2}"), {"CIRCLE_OIDC_TOKEN_V2"}),
+    ],
+)
+def test_which_tokens_a_program_needs(words: tuple[str, ...], kept: set[str]) -> None:
+    left = child_environment(ENVIRON, words)
+    assert kept == {name for name in left if name in HIDDEN} & (kept or set(HIDDEN))
+    assert KEPT.items() <= left.items()

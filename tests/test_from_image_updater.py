@@ -1,0 +1,205 @@
+"""`lint --from-image-updater`: each Application before and after, and Image Updater's ConfigMap as options."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from clusters import app, kubeconfig, live_app
+from fakes.kubernetes_api import APPLICATIONS, running
+from runs import WEB, application, manifest, repository, target
+from support import Result, image_update, show
+
+from task.annotations.image_updater_config import NO_LOOP, ConfigOption, options_of
+from task.schemas import load
+
+GIT = {"write_back_method": "git"}
+
+
+def config(**keys: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "argocd-image-updater-config"}, "data": keys
+    }  # fmt: skip
+
+
+def updater(*references: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "argocd-image-updater.argoproj.io/v1alpha1",
+        "kind": "ImageUpdater",
+        "metadata": {"name": "all", "namespace": "argocd"},
+        "spec": {"applicationRefs": list(references), **spec},
+    }
+
+
+def compared(apps: Path, *more: str) -> Result:
+    return image_update("lint", str(apps), "--from-image-updater", "--allow-protocol", "file", *more)
+
+
+def rows(apps: Path) -> dict[str, dict[str, Any]]:
+    result = compared(apps, "--output", "json")
+    jsonschema.validate(result.json, load("lint.v1"))
+    return {
+        one["application"].removeprefix("argocd/"): one for one in result.json["from_image_updater"]["applications"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("annotations", "now", "here", "changes"),
+    [
+        (GIT, "git", "git", False),
+        ({}, "live", "git", True),
+        ({"write_back_method": "argocd"}, "live", "live", False),
+        ({"write_back_method": "git:secret:argocd/login"}, "git", "git", False),
+        ({**GIT, "update_strategy": "latest"}, "git", "git", False),
+        ({**GIT, "image_list": WEB, "web.update_strategy": "newest-build"}, "git", "git", True),  # AIU wants an alias
+        ({**GIT, "web.alow_tags": "regexp:^1"}, "git", "nothing", True),
+        ({**GIT, "write_back_target": "manifests"}, "nothing", "nothing", False),
+        ({**GIT, "git_branch": "gone"}, "git", "nothing", True),
+        ({**GIT, "image_list": "web"}, "git", "git", False),
+    ],
+)
+def test_one_application(tmp_path: Path, annotations: dict[str, str], now: str, here: str, changes: bool) -> None:
+    apps = manifest(tmp_path, application("a", repository(tmp_path, "a"), **annotations))
+    (row,) = rows(apps).values()
+    assert (row["now"]["how"], row["here"]["how"], row["changes"]) == (now, here, changes), row
+
+
+def test_what_selects_it_and_where_its_version_comes_from(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "named", "own", "left")
+    images = [{"alias": "web", "imageName": f"{WEB}:^1", "commonUpdateSettings": {"updateStrategy": "digest"}}]
+    references = ({"namePattern": "named", "images": images}, {"namePattern": "own", "useAnnotations": True})
+    by_resource = updater(
+        *references, writeBackConfig={"method": "git", "gitConfig": {"writeBackTarget": "kustomization"}}
+    )
+    found = rows(manifest(tmp_path, *(application(one, repo, **GIT) for one in ("named", "own", "left")), by_resource))
+    assert [one["selected_by"] for one in found.values()] == [
+        "ImageUpdater argocd/all, applicationRefs[0]",
+        "ImageUpdater argocd/all, applicationRefs[1], which leaves it to its annotations",
+        "no ImageUpdater",
+    ]
+    assert [one["now"]["how"] for one in found.values()] == ["git", "git", "nothing"]
+    (image,) = found["named"]["images"]
+    assert (image["strategy"], image["strategy_now"], image["constraint"]) == ("digest", "digest", "^1")
+    assert (image["version"], image["version_from"]) == ("1.0.0", target("named"))
+
+
+def test_a_version_that_only_the_spec_has_comes_from_there(tmp_path: Path) -> None:
+    app = application("a", repository(tmp_path, "a"), **GIT, write_back_target="")
+    app["spec"]["source"]["kustomize"] = {"images": [f"{WEB}:1.4.0"]}
+    apps = manifest(tmp_path, app)
+    (image,) = rows(apps)["a"]["images"]
+    assert (image["version"], image["version_from"]) == ("1.4.0", "spec")
+    assert "1.4.0, from the spec of the Application" in compared(apps).stdout
+
+
+def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a", "b")
+    found = rows(manifest(tmp_path, application("a", repo, **GIT), application("b", repo, **GIT, git_branch="v1.0")))
+    assert found["a"]["images"][0]["version"] == "1.0.0"
+    assert "the branch does not exist" in found["b"]["here"]["because"]
+
+
+@pytest.mark.parametrize(
+    ("secret", "login"),
+    [
+        ("pullsecret:argocd/regcred", "registry: pullsecret argocd/regcred, to be given by options"),
+        ("env:CREDS", "registry: the variable CREDS, and --allow-env CREDS"),
+        ("ext:/scripts/ecr.sh", "registry: the script /scripts/ecr.sh in the image of the step, and --allow-exec"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["semver", "newest-build"])
+def test_logins(tmp_path: Path, secret: str, login: str, strategy: str) -> None:
+    repo = repository(tmp_path, "a")
+    app = application(
+        "a", repo, update_strategy=strategy, pull_secret=secret, write_back_method="git:secret:argocd/git"
+    )
+    git, registry = rows(manifest(tmp_path, app))["a"]["logins"]
+    assert git.startswith("Git: secret:argocd/git")
+    assert registry.startswith(login)
+    assert ("only for scan" in registry) == (strategy == "semver")
+
+
+def test_it_is_told_in_text(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "a", "b", "c")
+    silent = [application(one, repo) for one in ("b", "c")]
+    apps = manifest(
+        tmp_path, application("a", repo, **GIT), *silent, config(**{"git.user": "The bot", "interval": "2m"})
+    )
+    result = compared(apps)
+    assert result.code == 0
+    where = f"to main of {repo}"
+    silence = "no write-back-method: Image Updater patches the live Application, Image Update commits to Git"
+    assert result.stdout.splitlines() == [
+        "argocd/a",
+        f"    as before       commits apps/a {where}",
+        f"    image           web={WEB}  semver; 1.0.0, from {target('a')}",
+        *(
+            line
+            for name in ("b", "c")
+            for line in (
+                f"argocd/{name}",
+                "    Image Updater   patches the live Application",
+                f"    Image Update    commits apps/{name} {where}",
+                f"    image           web={WEB}  semver; 1.0.0, from {target(name)}",
+            )
+        ),
+        "Logins that the step needs:",
+        f"    Git: {repo} (3 Applications)",
+        "3 Applications: 1 as before, 2 from live to Git",
+        f"Image Updater's ConfigMap ({apps}:1) as options:",
+        "    git.user                     --git-author-name 'The bot'",
+        f"    interval                     {NO_LOOP}",
+        f"info    {apps}:1  {silence} (argocd/b, argocd/c)",
+        "        fix: write git or argocd, so that both do the same",
+        "3 Applications read: 0 errors, 0 warnings, 1 remark",
+    ]
+    assert show(repo, "main", target("b")).count("newTag: 1.0.0") == 1  # nothing is written
+    assert "argocd-image-updater-config" in compared(manifest(tmp_path, *silent)).stdout
+
+
+def test_without_the_option_the_config_map_is_a_remark(tmp_path: Path) -> None:
+    apps = manifest(tmp_path, application("a", "https://git.example/x.git", **GIT), config(interval="2m"))
+    result = image_update("lint", str(apps), "--output", "json")
+    assert [one["severity"] for one in result.json["findings"]] == ["info"]
+    assert "--from-image-updater" in result.json["findings"][0]["hint"]
+    assert "from_image_updater" not in result.json
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "option", "note"),
+    [
+        ("log.level", "trace", "--log-level debug", ""),
+        ("log.level", "warn", "--log-level warning", ""),
+        ("git.user", "o'neill", "--git-author-name 'o'\"'\"'neill'", ""),
+        ("git.user", "bot\x1b[2J", "--git-author-name 'bot\x1b[2J'", ""),  # made visible where it is printed
+        ("git.email", "bot@example.com", "--git-author-email bot@example.com", ""),
+        ("kube.events", "true", "--kubernetes-events", ""),
+        ("kube.events", "false", "", "not needed: it is false"),
+        ("applications_api", "kubernetes", "--applications cluster", ""),
+        ("webhook.enable", "true", "", "not needed: nothing listens for webhooks, because the pipeline calls"),
+        ("colour", "blue", "", "Image Updater does not read this key either"),
+    ],
+)
+def test_keys_of_the_config_map(key: str, value: str, option: str, note: str) -> None:
+    assert options_of(config(**{key: value})) == (ConfigOption(key, option, note),)
+
+
+@pytest.mark.parametrize("item", [{}, {"data": None}, {"data": []}, {"data": {"interval": {"x": 1}}}])
+def test_a_config_map_that_is_malformed_is_no_error(item: dict[str, Any]) -> None:
+    assert [one.option for one in options_of(item)] in ([], [""])
+
+
+def test_in_a_cluster_the_live_application_and_the_status_tell_the_version(tmp_path: Path) -> None:
+    repo = repository(tmp_path, "git")
+    with running() as api:
+        api.add(APPLICATIONS, live_app("live"))
+        api.add(APPLICATIONS, app("git", repo, pull_secret="pullsecret:argocd/regcred"))
+        result = image_update(
+            "lint", "cluster", "--from-image-updater", "--allow-protocol", "file", "--output", "json",
+            "--kubeconfig", str(kubeconfig(tmp_path, api)),
+        )  # fmt: skip
+    found = {one["application"]: one for one in result.json["from_image_updater"]["applications"]}
+    assert found["argocd/live"]["now"]["how"] == found["argocd/live"]["here"]["how"] == "live"
+    versions = {key: [(one["version"], one["version_from"]) for one in row["images"]] for key, row in found.items()}
+    assert versions == {"argocd/git": [("1.0.0", target("git"))], "argocd/live": [("1.0.0", "status")]}
+    assert "pullsecret argocd/regcred, which is read from the cluster" in found["argocd/git"]["logins"][1]

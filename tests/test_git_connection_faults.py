@@ -1,0 +1,227 @@
+"""Connections, disks and clocks that fail: the exit code and words of each fault, and a rerun that finishes the job."""
+
+import os
+import resource
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from faults import Ground, problem
+from git_servers import git_server
+from real_servers import Nginx, Sshd, end, free_port, nginx, sshd
+from runs import application, arguments, hook, manifest, wait_until
+from support import command, git
+from wire import Wire, wire
+
+pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
+DOWN = "could not be reached, or broke off"
+
+
+@pytest.fixture(scope="module")
+def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("repos")
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
+    with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
+        yield server
+
+
+@pytest.fixture
+def way(web: Nginx) -> Iterator[Wire]:
+    with wire(web.plain) as made:
+        yield made
+
+
+@pytest.fixture
+def ground(tmp_path: Path, repos: Path) -> Ground:
+    return Ground(tmp_path, repos)
+
+
+# the connection
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_half_a_pack(ground: Ground, way: Wire, reset: bool) -> None:
+    ground.lengthen()
+    way.cut_after, way.cuts, way.reset = 100_000, 100, reset
+    code, rule, words = problem(ground.by_http(way.port))
+    assert (code, rule, ground.commits()) == (75, "repository", 2)
+    assert DOWN in words
+    assert 100 - way.cuts == 3  # asked again, a few times
+    way.cuts = 0
+    assert (ground.by_http(way.port).code, ground.landed(), ground.commits()) == (0, True, 3)
+
+
+@pytest.mark.parametrize("after", [0, 200, 100_000])
+def test_a_connection_that_breaks_off_is_made_again(ground: Ground, way: Wire, after: int) -> None:
+    ground.lengthen()
+    way.cut_after, way.cuts, way.reset = after, 2, after == 0
+    result = ground.by_http(way.port)
+    assert (result.code, way.cuts, ground.landed(), ground.commits()) == (0, 0, True, 3), result.stderr
+    assert "trying again" in result.stderr
+
+
+def test_not_again_and_again_beyond_the_deadline(ground: Ground) -> None:
+    began = time.monotonic()
+    result = ground.by_http(free_port(), "--deadline", "0.1")
+    assert problem(result)[0] == 75
+    assert "trying again" not in result.stderr
+    assert time.monotonic() - began < 2
+
+
+def test_an_answer_of_503_is_asked_for_again(ground: Ground, repos: Path) -> None:
+    with git_server(repos) as server:
+        git(ground.repo, "config", "http.receivepack", "true")
+        server.faults["git-upload-pack"] = 503
+        url = f"{server.url}{ground.repo.name}"
+        threading.Timer(0.6, server.faults.clear).start()
+        result = ground.run(url)
+    assert (result.code, ground.landed()) == (0, True), result.stderr
+
+
+def test_a_server_that_is_started_again_meanwhile(ground: Ground, web: Nginx) -> None:
+    with wire(free_port()) as way:
+        threading.Timer(0.6, setattr, (way, "target", web.plain)).start()
+        result = ground.by_http(way.port)
+    assert (result.code, ground.landed(), ground.commits()) == (0, True, 2), result.stderr
+
+
+def test_nobody_listens(ground: Ground, web: Nginx) -> None:
+    with wire(free_port()) as way:
+        code, rule, words = problem(ground.by_http(way.port))
+        assert (code, rule) == (75, "repository")
+        assert DOWN in words
+        way.target = web.plain
+        assert (ground.by_http(way.port).code, ground.landed()) == (0, True)
+
+
+# a server that dies
+
+
+def test_killed_in_the_middle_of_a_fetch(ground: Ground, repos: Path, way: Wire, tmp_path: Path) -> None:
+    ground.lengthen()
+    healthy, way.at = way.target, 100_000
+    (tmp_path / "nginx").mkdir()
+    with nginx(tmp_path / "nginx", repos) as mortal:
+        way.target = mortal.plain
+        way.then = mortal.kill
+        code, rule, words = problem(ground.by_http(way.port))
+        assert mortal.door.poll() is not None
+    assert (code, rule, ground.commits()) == (75, "repository", 2)
+    assert DOWN in words
+    way.target = healthy
+    assert (ground.by_http(way.port).code, ground.landed(), ground.commits()) == (0, True, 3)
+
+
+@pytest.mark.parametrize("lives", ["", "backend"])
+def test_killed_in_the_middle_of_a_push(ground: Ground, repos: Path, way: Wire, tmp_path: Path, lives: str) -> None:
+    """With git, so that the push is lost; or only what stands in front of it, so that nobody is told of it."""
+    healthy, marker = way.target, tmp_path / "pushing"
+    hook(ground.repo, "pre-receive", f"touch {marker}; sleep 1")
+    (tmp_path / "nginx").mkdir()
+    with nginx(tmp_path / "nginx", repos) as mortal:
+        way.target = mortal.plain
+        running = ground.start(ground.url(way.port), *ground.options(way.port))
+        wait_until(marker.exists)
+        end(mortal.door) if lives else mortal.kill()
+        out, err = running.communicate(timeout=30)
+        wait_until(lambda: ground.commits() == (2 if lives else 1), 3)
+    assert running.returncode == 75, err
+    assert b"whether the push arrived is not known" in out
+    assert list(ground.temporary.iterdir()) == []
+    way.target = healthy
+    result = ground.by_http(way.port)
+    assert (result.code, result.json["status"]) == (0, "unchanged" if lives else "updated")
+    assert (ground.landed(), ground.commits()) == (True, 2)
+
+
+@pytest.fixture(scope="module")
+def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("moment", ["pre-receive", "post-receive"])
+@pytest.mark.parametrize("always", [False, True])
+def test_git_killed_on_the_server_over_ssh(ground: Ground, ssh: Sshd, moment: str, always: bool) -> None:
+    """Before the branch moved, or after: looked up, and pushed again only if it did not land."""
+    once = "" if always else 'rm "$0"; '
+    path = hook(ground.repo, moment, f"{once}kill -9 $PPID; sleep 0.2")
+    key = ("--ssh-key-file", ssh.key, "--ssh-host-key", ssh.host_key)
+    result = ground.run(ssh.url(ground.repo), *key)
+    lost = always and moment == "pre-receive"
+    assert (result.code, ground.landed(), ground.commits()) == (75 if lost else 0, not lost, 1 if lost else 2)
+    if lost:
+        assert DOWN in problem(result)[2]
+        path.unlink()
+        assert (ground.run(ssh.url(ground.repo), *key).code, ground.commits()) == (0, 2)
+
+
+# here
+
+
+def test_a_clock_that_is_behind(ground: Ground, repos: Path, web: Nginx, tmp_path: Path) -> None:
+    """To it the server's certificate is not valid yet."""
+    (tmp_path / "nginx").mkdir()
+    with nginx(tmp_path / "nginx", repos, tomorrow=True) as early:
+        code, rule, words = problem(ground.by_https(early))
+    assert (code, rule) == (4, "credentials")
+    assert "certificate" in words
+    assert "clock" in words
+    assert (ground.by_https(web).code, ground.landed()) == (0, True)
+
+
+@pytest.mark.parametrize("room", [4096, 20_000])
+def test_a_file_that_may_not_become_so_large(ground: Ground, web: Nginx, room: int) -> None:
+    ground.lengthen()
+    args = arguments(manifest(ground.folder, application("web", ground.url(web.plain))), *ground.options(web.plain))
+    done = subprocess.run(
+        [command(), *args],
+        env={**os.environ, "TMPDIR": str(ground.temporary), "HOME": str(ground.folder)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, list(ground.temporary.iterdir())) == (75, []), done.stderr
+    assert b"free some space" in done.stdout
+    assert (ground.by_http(web.plain).code, ground.landed()) == (0, True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """A disk with so many bytes left on it."""
+    at = tmp_path / "small"
+    at.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "x", str(at)], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("no file system may be mounted here")
+
+    def leave(left: int) -> Path:
+        full = at / "full"
+        with full.open("wb") as file:
+            free = os.statvfs(at).f_bavail * os.statvfs(at).f_frsize
+            file.write(b"x" * (free - left))
+        return at
+
+    try:
+        yield leave
+    finally:
+        subprocess.run(["umount", str(at)], check=True)
+
+
+@pytest.mark.parametrize("left", [0, 4096, 8192, 60_000])
+def test_a_disk_that_is_full(ground: Ground, web: Nginx, small_disk: Callable[[int], Path], left: int) -> None:
+    ground.lengthen()
+    disk = small_disk(left)
+    code, rule, words = problem(ground.by_http(web.plain, env={"TMPDIR": str(disk)}))
+    assert (code, rule, ground.commits()) == (75, "repository", 2)
+    assert "free some space" in words
+    assert [path.name for path in disk.iterdir()] == ["full"]
+    (disk / "full").unlink()
+    assert (ground.by_http(web.plain, env={"TMPDIR": str(disk)}).code, ground.landed()) == (0, True)

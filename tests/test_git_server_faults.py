@@ -1,0 +1,157 @@
+"""What a Git server may say to a push: the exit code and words of each answer, and a rerun that finishes the job."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults import Ground, problem
+from real_servers import Nginx, nginx
+from runs import KUSTOMIZATION, hook, target, wait_until
+from support import commit, git
+
+pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
+
+# What GitHub's servers do: the word is in the status line, so it cannot come from a hook that only ends with 1.
+GITHUB = f"""#!{sys.executable}
+import sys
+def read():
+    size = int(sys.stdin.buffer.read(4) or b"0", 16)
+    return sys.stdin.buffer.read(size - 4) if size else b""
+def write(text):
+    sys.stdout.buffer.write(b"%04x%s" % (len(text) + 4, text) if text else b"0000")
+    sys.stdout.buffer.flush()
+while read(): pass
+write(b"version=1\\n"), write(b"")
+while line := read():
+    ref = line.split()[2]
+    sys.stderr.write("error: GH006: Protected branch update failed for " + ref.decode() + ".\\n")
+    sys.stderr.write("error: Changes must be made through a pull request.\\n")
+    sys.stderr.flush()
+    write(b"ng " + ref + b" protected branch hook declined\\n")
+write(b"")
+"""
+GITLAB = "GitLab: You are not allowed to push code to protected branches on this project."
+# As the server's pack-objects: the first fetch of a repository with `next` in it is outrun.
+OUTRUN = """#!/bin/sh
+"$@"; code=$?
+if mv next now 2>/dev/null; then git update-ref refs/heads/main "$(cat now)"; fi
+exit $code
+"""
+
+
+@pytest.fixture(scope="module")
+def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("repos")
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
+    folder = tmp_path_factory.mktemp("nginx")
+    outrun = folder / "outrun"
+    outrun.write_text(OUTRUN)
+    outrun.chmod(0o755)
+    (folder / ".gitconfig").write_text(f"[uploadpack]\n\tpackObjectsHook = {outrun}\n")
+    with nginx(folder, repos) as server:
+        yield server
+
+
+@pytest.fixture
+def ground(tmp_path: Path, repos: Path) -> Ground:
+    return Ground(tmp_path, repos)
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "told"),
+    [
+        ("pre-receive", "echo 'rejected by policy: freeze until Monday' >&2; exit 1", ["freeze until Monday"]),
+        ("pre-receive", f"echo '{GITLAB}' >&2; exit 1", [GITLAB, "--pull-request"]),
+        ("pre-receive", "exit 1", ["pre-receive hook declined"]),
+        ("proc-receive", "", ["GH006", "through a pull request", "protected branch hook declined", "--pull-request"]),
+    ],
+)
+def test_a_push_that_is_refused(ground: Ground, web: Nginx, name: str, script: str, told: list[str]) -> None:
+    path = hook(ground.repo, name, script)
+    if name == "proc-receive":
+        path.write_text(GITHUB)
+        git(ground.repo, "config", "receive.procReceiveRefs", "refs/heads/main")
+    code, rule, words = problem(ground.by_http(web.plain))
+    assert (code, rule, ground.commits()) == (4, "repository", 1)
+    assert [one for one in told if one not in words] == []
+    path.unlink()
+    git(ground.repo, "config", "receive.procReceiveRefs", "refs/nothing")
+    assert ground.by_http(web.plain).code == 0
+    assert (ground.landed(), ground.commits()) == (True, 2)
+
+
+def other(ground: Ground, version: str = "1.0.0") -> str:
+    """A commit of somebody else's on top of the branch, which does not have it yet."""
+    git(ground.repo, "update-ref", "refs/heads/aside", "main")
+    text = KUSTOMIZATION.replace("1.0.0", version)
+    made = commit(ground.repo, {target("web"): text, "other": "x"}, "aside", "Somebody was faster")
+    git(ground.repo, "update-ref", "-d", "refs/heads/aside")
+    return made
+
+
+def test_a_race_that_the_server_sees_during_our_push(ground: Ground, web: Nginx) -> None:
+    """`[remote rejected] (failed to update ref)`, `cannot lock ref`: decided again, and landed on top."""
+    new = other(ground)
+    hook(ground.repo, "update", f'rm "$0"; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main {new}')
+    result = ground.by_http(web.plain)
+    assert (result.code, ground.landed(), ground.commits()) == (0, True, 3), result.stderr
+    assert result.json["commits"][0]["attempts"] == 2
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("1.0.0", "update"), ("1.1.0", "unchanged"), ("1.2.0", "refuse")])
+def test_a_race_that_was_lost_before_our_push(ground: Ground, web: Nginx, version: str, verdict: str) -> None:
+    """`[rejected] (stale info)`: what is on the branch now decides."""
+    new = other(ground, version)
+    (ground.repo / "next").write_text(new)
+    result = ground.by_http(web.plain)
+    (decision,) = result.json["decisions"]
+    assert (result.code, decision["verdict"]) == (0, verdict), result.stderr
+    assert not (ground.repo / "next").exists()
+    assert ground.commits() == (3 if verdict == "update" else 2)
+    assert [one["attempts"] for one in result.json["commits"]] == ([2] if verdict == "update" else [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_client_that_gave_up_while_the_server_took_its_time(ground: Ground, web: Nginx, number: int) -> None:
+    """Its push lands all the same, or not: the next run makes one commit of it."""
+    marker = ground.folder / "waiting"
+    hook(ground.repo, "pre-receive", f"touch {marker}; sleep 2")
+    running = ground.start(ground.url(web.plain), *ground.options(web.plain))
+    wait_until(marker.exists)
+    running.send_signal(number)
+    running.communicate(timeout=10)
+    assert running.returncode == (143 if number == signal.SIGTERM else -number)
+    time.sleep(2.5)
+    for left in ground.temporary.iterdir():
+        assert number == signal.SIGKILL, left
+    (ground.repo / "hooks" / "pre-receive").unlink()
+    result = ground.start(ground.url(web.plain), *ground.options(web.plain))
+    result.communicate(timeout=30)
+    assert (result.returncode, ground.landed(), ground.commits()) == (0, True, 2)
+
+
+def test_a_server_that_takes_ten_seconds(ground: Ground, web: Nginx) -> None:
+    """It is waited for, and asked once."""
+    hook(ground.repo, "pre-receive", f"echo >> {ground.folder}/pushes; sleep 10")
+    began = time.monotonic()
+    result = ground.by_http(web.plain)
+    assert time.monotonic() - began > 10
+    assert (result.code, ground.landed(), ground.commits()) == (0, True, 2), result.stderr
+    assert (ground.folder / "pushes").read_text() == "\n"
+
+
+def test_a_server_that_takes_longer_than_is_waited(ground: Ground, web: Nginx) -> None:
+    """Given up, looked up, pushed again while the first push is still under way: exactly one commit comes of it."""
+    hook(ground.repo, "pre-receive", f"echo >> {ground.folder}/pushes; sleep 3")
+    result = ground.by_http(web.plain, "--stall-timeout", "1")
+    assert result.code in {0, 75}
+    time.sleep(3)
+    assert len((ground.folder / "pushes").read_text()) > 1
+    assert (ground.landed(), ground.commits()) == (True, 2)
+    assert ground.by_http(web.plain).json["status"] == "unchanged"

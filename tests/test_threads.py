@@ -1,0 +1,66 @@
+"""Threads end before an error is told, in the order of their items, and a signal leaves them no long time."""
+
+import threading
+import time
+
+import pytest
+
+from task import shutdown
+from task.threads import in_threads
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_all_work_is_done_before_the_first_error_is_told(at_once: int) -> None:
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        done.append(number)
+        time.sleep(0.01 if number == 3 else 0)
+        if number in (3, 7):
+            raise KeyError(number)
+
+    with pytest.raises(KeyError, match="3"):
+        in_threads(work, range(10), at_once)
+    assert sorted(done) == list(range(10))
+
+
+def test_results_have_the_order_of_their_items() -> None:
+    def work(number: int) -> int:
+        time.sleep(0.002 * (5 - number))
+        return number * number
+
+    assert in_threads(work, range(5), 5) == [0, 1, 4, 9, 16]
+    assert in_threads(work, [], 5) == []
+
+
+def test_a_single_item_needs_no_thread() -> None:
+    assert in_threads(lambda _item: threading.current_thread(), [1], 8) == [threading.current_thread()]
+
+
+def test_threads_do_not_keep_the_process_alive() -> None:
+    def daemon(_number: int) -> bool:
+        time.sleep(0.05)
+        return threading.current_thread().daemon
+
+    assert in_threads(daemon, range(4), 4) == [True] * 4
+
+
+def test_after_a_signal_nothing_new_begins_and_a_thread_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, begun = threading.Event(), list[int]()
+    join = threading.Thread.join
+
+    def stopped(thread: threading.Thread, timeout: float | None = None) -> None:
+        if timeout is None:
+            raise shutdown.Stopped  # what the handler of a signal raises in the main thread
+        join(thread, timeout)
+
+    def work(number: int) -> None:
+        begun.append(number)
+        gate.wait(10)
+
+    monkeypatch.setattr(threading.Thread, "join", stopped)
+    began = time.monotonic()
+    with pytest.raises(shutdown.Stopped):
+        in_threads(work, range(9), 2)
+    gate.set()
+    assert (time.monotonic() - began < 2, len(begun)) == (True, 2)
