@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import typer
 
+from task import shutdown
 from task.cli.call import Call
 from task.cli.fitting import check
 from task.option import Given, Option, one_of, variable_of
@@ -43,6 +44,7 @@ class Command:
         """Return the function from whose signature Typer makes the options."""
 
         def called(context: typer.Context, **_given: Any) -> int:  # Typer hands over None for an empty list
+            shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
             return self.body(self.settings(context.params), context.obj)
 
         params = [_parameter(*one, self.required) for record in self.taken for one in options_of(record)]
