@@ -334,3 +334,15 @@ def test_a_signal_after_the_push_loses_nothing(tmp_path: Path, kind: str, what: 
     assert report["commits"][0]["commit"] == (results / "commit").read_text() == git(repo, "rev-parse", "main")
     assert "image_update_commits_total 1.0" in metrics.read_text()
     assert b"StoppedError" not in done.stderr
+
+
+def test_a_signal_during_the_imports_does_not_wait_for_standard_input(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    results = tmp_path / "results"
+    argv = ["run", "--image", f"{WEB}:1", "--applications", "-", "--results-dir", str(results)]
+    words = [sys.executable, "-c", AT_A_MOMENT, "import", "task.cli.update", *argv]
+    done = subprocess.run(words, stdin=read, capture_output=True, check=False, timeout=30)
+    os.close(write)
+    os.close(read)
+    assert (done.returncode, b"Traceback" in done.stderr) == (143, False), done.stderr
+    assert (results / "status").read_text() == "failed"

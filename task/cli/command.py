@@ -45,7 +45,7 @@ class Command:
         """Return the function from whose signature Typer makes the options."""
 
         def called(context: typer.Context, **_given: Any) -> int:  # Typer hands over None for an empty list
-            shutdown.check()  # a signal may have come while the command was imported
+            shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
             return self.body(self.settings(context.params), context.obj)
 
         params = [_parameter(*one, self.required) for record in self.taken for one in options_of(record)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -53,6 +53,8 @@ def test_readers_of_yaml_1_1(text: str) -> None:
 
 
 @given(TEXTS)
+@example("+_")
+@example("-_1")
 def test_readers_of_yaml_1_2(text: str) -> None:
     reader = YAML(typ="safe", pure=True)
     assert content(reader.load(StringIO(in_every_place(spell(text), flow(text)), newline=""))) == [text] * 5
