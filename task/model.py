@@ -136,6 +136,7 @@ class Policy:
     platforms: tuple[str, ...] = ()
     pin_digest: bool = False
     pull_secret: str = ""  # the annotation that names the registry's login
+    tag_order: str = ""  # the order of tags, as it is written; "" is the strategy's own
 
 
 @dataclass(frozen=True)
@@ -454,6 +455,7 @@ class Wishes:
     draft: bool | None = None
     auto_merge: bool | None = None
     pin_digest: bool | None = None
+    tag_order: str | None = None
 
 
 @dataclass(frozen=True)

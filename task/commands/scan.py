@@ -12,16 +12,19 @@ from dataclasses import dataclass, field, replace
 
 from task.deciding.ask import Ask, first_live, live_reading
 from task.deciding.job import Job, Terms
+from task.deciding.move import error_decision
 from task.deciding.questions import question_about, registry_error, suits
 from task.errors import TaskError
+from task.landing.governed import CONFIG, as_wanted
 from task.landing.ports import World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
-from task.pipeline.batches import by_repository, left_out
+from task.pipeline.batches import at_once, by_branch, by_login, by_repository, left_out
 from task.pipeline.match import Matched, asks_for_all
 from task.pipeline.overlooked import Seen
 from task.policy.judge import objection
 from task.policy.pick import dates_needed, ranked
 from task.policy.strategies import rules_of
+from task.repository_config.reading import config_in
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
 AT_ONCE = 8  # how many tags of one repository are examined at a time after the newest one
@@ -53,7 +56,49 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     within = [ask for members in by_repository(matched, job) for ask in members]
     live = () if job.only else matched.live
     problems = (*left_out(matched, job), *matched.problems)
-    return job, scanned(replace(matched, asks=(*within, *live), problems=problems), job.terms, world.registry)
+    matched = replace(matched, asks=(*within, *live), problems=problems)
+    if job.repository_config:
+        matched = _as_configs_want(matched, job, world)
+    return job, scanned(matched, job.terms, world.registry)
+
+
+def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
+    """Return the asks with what the repositories' configs say, which may order tags in another way.
+
+    An ask whose config cannot be read gets an error.
+    """
+    open_ones = replace(matched, asks=tuple(ask for ask in matched.in_git if not _without_asking(ask, job.terms)))
+    groups = by_login(by_repository(open_ones, job), world)
+    wanted: dict[tuple[str, ...], Ask] = {}
+    decisions: list[Decision] = []
+    for asks, failed in at_once(lambda asks: _wanted(asks, job, world), groups):
+        wanted |= {ask.key: ask for ask in asks}
+        decisions += failed
+    lost = {one.subscription.identity for one in decisions}
+    left = tuple(wanted.get(ask.key, ask) for ask in matched.asks if ask.key not in lost)
+    return replace(matched, asks=left, decisions=(*matched.decisions, *decisions))
+
+
+def _wanted(asks: Sequence[Ask], job: Job, world: World) -> tuple[list[Ask], list[Decision]]:
+    """Return the asks of one repository as its configs want them, and the errors of those that cannot be read."""
+    found: list[Ask] = []
+    failed: list[Decision] = []
+    try:
+        repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
+    except TaskError as error:
+        return [], [error_decision(ask.subscription, ask.offered, error) for ask in asks]
+    try:
+        for base, members in by_branch(repository, asks).items():
+            try:
+                config = config_in(repository.snapshot(base, CONFIG).files)
+                found += as_wanted(members, config, job.terms.now)
+            except TaskError as error:
+                failed += [error_decision(ask.subscription, ask.offered, error, base) for ask in members]
+    except TaskError as error:
+        failed += [error_decision(ask.subscription, ask.offered, error) for ask in asks]
+    finally:
+        repository.close()
+    return found, failed
 
 
 def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
@@ -167,6 +212,8 @@ def _none(choice: Choice) -> tuple[str, Verdict]:
     if not choice.tags:
         return "", Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")
     refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
+    if broken := next((no for _, no in refusals if no.verdict == "error"), None):
+        return "", broken
     if not refusals:
         return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
     rule = Counter(no.rule for _, no in refusals).most_common(1)[0][0]

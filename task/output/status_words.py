@@ -96,6 +96,7 @@ def rules(one: ImageStatus) -> str:
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
     words += [f"allow-tags {policy.allow}"] if policy.allow is not None else []
     words += [f"ignore-tags {', '.join(policy.ignore)}"] if policy.ignore else []
+    words += [f"tag-order {policy.tag_order}"] if policy.tag_order else []
     words += [f"platforms {', '.join(policy.platforms)}"] if policy.platforms else []
     words += _ways(policy, one)
     return "; ".join(words)

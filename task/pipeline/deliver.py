@@ -48,7 +48,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             asks = tuple(ask for ask in governed.asks if ask.key in left)
             heads, commits, settled = prepare(replace(batch, asks=asks), governed, gather, contention, job, world)
         except TaskError as error:
-            return done.plus(failed_asks(batch.asks, error, job.terms))
+            return done.plus(failed_asks(batch.asks, error, job.terms, config_read=not job.repository_config))
 
         if job.atomic and any(decision.verdict == "error" for decision in settled):
             return done.plus(Outcome(stop_all(settled, [one for prepared in commits for one in prepared.decisions])))

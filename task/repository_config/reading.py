@@ -12,6 +12,7 @@ from task.editors.file_text import text_of
 from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
 from task.model import Files, Grouping, Wishes
+from task.policy.tag_order import parse_tag_order
 from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
 from task.repository_config.freezes import check_schedule, seconds_of, zone_of
 from task.repository_config.globs import name_glob, path_glob
@@ -27,7 +28,7 @@ MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-_WISHES = ("commit", "pullRequests", "pinDigest")
+_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder")
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _FLAGS, _LISTS = ("enabled", "autoMerge", "draft"), ("labels", "reviewers", "assignees")
@@ -259,7 +260,17 @@ class _Reader:
             draft=read(requests, "pullRequests.", "draft", self._flag),
             auto_merge=read(requests, "pullRequests.", "autoMerge", self._flag),
             pin_digest=read(fields, "", "pinDigest", self._flag),
+            tag_order=read(fields, "", "tagOrder", partial(self._checked, parse_tag_order)),
         )
+
+    def _checked(self, check: Callable[[str], object], node: Node, what: str) -> str:
+        """Return a text that `check` takes."""
+        text = self._text_of(node, what)
+        try:
+            check(text)
+        except Malformed as error:
+            raise self._wrong(node, f"{what}: {error.message}", error.hint) from error
+        return text
 
     def _name(self, node: Node, what: str) -> str:
         text = self._text_of(node, what)
