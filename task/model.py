@@ -266,6 +266,7 @@ class Changeset:
     message: str
     author: Person
     head_commit: str | None = None  # the tip of the head branch, "" if it is absent, None if it was not read
+    push_options: tuple[str, ...] = ()  # for the server
 
 
 @dataclass(frozen=True)
@@ -456,6 +457,7 @@ class Wishes:
     auto_merge: bool | None = None
     pin_digest: bool | None = None
     tag_order: str | None = None
+    push_options: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -307,6 +307,15 @@ class CommitOptions:
             read=one_of,
         ),
     ] = "git"
+    push_option: Annotated[
+        tuple[str, ...],
+        Option(
+            COMMIT,
+            "Send this text with each push of changes (git push --push-option), such as ci.skip for GitLab.",
+            "TEXT",
+            read=every_line,
+        ),
+    ] = ()
     pipeline_run: Annotated[
         str, Option(COMMIT, f"Link to this run of the pipeline, for the commit message. {FROM_CI}", "URL")
     ] = ""

@@ -165,6 +165,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
             settings.command,
             # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
             False if commits.commit_through == "github" else commits.sign_off,
+            push_options=commits.push_option,
         ),
         deadline=settings.git.deadline,
         atomic=commits.atomic,

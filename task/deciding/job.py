@@ -72,6 +72,7 @@ class Wording:
     trailers: tuple[tuple[str, str], ...] = ()
     command: str = "run"  # the subject of the commit names "hold", "release" and "rollback"
     sign_off: bool | None = None
+    push_options: tuple[str, ...] = ()
     common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
     templates: Mapping[str, str] = field(default_factory=dict)  # those that the config names, by path
 

@@ -76,7 +76,7 @@ class TagOrder:
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. A tag without a place comes first.
 
-        The numbers of all parts decide before the zeros of any: `2026-9-10` comes after `2026-09-05`. `01` comes after `1`.
+        The numbers of all parts decide before the zeros of any: `2026-9-10` comes after `2026-09-05`.
         """
         raw = tag.encode("utf-8", "surrogatepass")
         if self.kind == "alphabetical":

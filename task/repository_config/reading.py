@@ -28,7 +28,7 @@ MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder")
+_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions")
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _FLAGS, _LISTS = ("enabled", "autoMerge", "draft"), ("labels", "reviewers", "assignees")
@@ -261,6 +261,7 @@ class _Reader:
             auto_merge=read(requests, "pullRequests.", "autoMerge", self._flag),
             pin_digest=read(fields, "", "pinDigest", self._flag),
             tag_order=read(fields, "", "tagOrder", partial(self._checked, parse_tag_order)),
+            push_options=read(fields, "", "pushOptions", self._push_options),
         )
 
     def _checked(self, check: Callable[[str], object], node: Node, what: str) -> str:
@@ -368,6 +369,12 @@ class _Reader:
 
     def _labels_or_people(self, node: Node, what: str) -> tuple[str, ...]:
         return self._texts(node, what, MOST_ITEMS)
+
+    def _push_options(self, node: Node, what: str) -> tuple[str, ...]:
+        texts = self._texts(node, what, MOST_ITEMS)
+        if not all(map(str.isprintable, texts)):
+            raise self._wrong(node, f"{what}: a text has a line break or another control character", "remove it")
+        return texts
 
     def _text_of(self, node: Node, what: str) -> str:
         found = resolved(self._document, node)

@@ -164,7 +164,8 @@ class BareRepository:
         if self._signer is not None:  # the same commit, but signed
             folder, message = self._remote.ready(), fast_import.message(change)
             commit = self._signer.commit(folder, made.tree, change.tip, message, change.author)
-        self._push(head, commit, change.tip if head == base else there, replaces=head != base)
+        was = change.tip if head == base else there
+        self._push(head, commit, was, change.push_options, replaces=head != base)
         return commit
 
     def _prepared(self, change: Changeset) -> tuple[fast_import.Made, Landing | None, str]:
@@ -253,9 +254,9 @@ class BareRepository:
             if not (path in change.files and entry.is_file):
                 raise TargetError(f"{blanked(path)!r} is in the way of a file that is to be written", subject=subject)
 
-    def _push(self, head: str, commit: str, was: str, *, replaces: bool) -> None:
+    def _push(self, head: str, commit: str, was: str, options: Sequence[str], *, replaces: bool) -> None:
         def push() -> str:
-            if not self._remote.push(head, commit, was, replaces=replaces):
+            if not self._remote.push(head, commit, was, options, replaces=replaces):
                 raise Outpaced(f"{head}: another run has just made the very same commit")
             return commit
 
