@@ -658,6 +658,16 @@ class RolloutOptions:
 
 
 @dataclass(frozen=True)
+class AgeOptions:
+    """How old a version must be."""
+
+    minimum_age: Annotated[
+        str,
+        Option(RULES, "Take only a version that is at least so old, such as 3d or 12h.", "DURATION"),
+    ] = ""
+
+
+@dataclass(frozen=True)
 class UndoOptions:
     """What happens after a failed rollout."""
 
@@ -1024,6 +1034,7 @@ class Settings:
     access: AccessOptions = AccessOptions()
     argo: ArgoOptions = ArgoOptions()
     rollout: RolloutOptions = RolloutOptions()
+    age: AgeOptions = AgeOptions()
     undo: UndoOptions = UndoOptions()
     registry: RegistryOptions = RegistryOptions()
     verify: VerifyOptions = VerifyOptions()

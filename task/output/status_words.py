@@ -68,6 +68,8 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         yield "newest", _version(one.newest.tag, one.newest.digest)
     elif one.unanswered:
         yield "newest", "unknown: the registry did not say"
+    if one.too_young_until:
+        yield "too young", f"a newer tag, until {one.too_young_until}"
     if one.hold:
         held = without_logins(hold_text(one.hold)).removeprefix("held").lstrip(": ")
         yield "hold", f"{held}{SCOPES[one.scope]}"

@@ -97,6 +97,7 @@ def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -
                 policy=replace(
                     sub.policy,
                     pin_digest=sub.policy.pin_digest or bool(wishes.pin_digest),
+                    minimum_age=max(sub.policy.minimum_age, wishes.minimum_age or 0),
                     tag_order=sub.policy.tag_order or wishes.tag_order or "",
                 ),
                 wishes=wishes,

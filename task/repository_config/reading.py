@@ -28,7 +28,7 @@ MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions")
+_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions", "minimumAge")
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _FLAGS, _LISTS = ("enabled", "autoMerge", "draft"), ("labels", "reviewers", "assignees")
@@ -261,6 +261,7 @@ class _Reader:
             auto_merge=read(requests, "pullRequests.", "autoMerge", self._flag),
             pin_digest=read(fields, "", "pinDigest", self._flag),
             tag_order=read(fields, "", "tagOrder", partial(self._checked, parse_tag_order)),
+            minimum_age=read(fields, "", "minimumAge", self._age),
             push_options=read(fields, "", "pushOptions", self._push_options),
         )
 
@@ -369,6 +370,9 @@ class _Reader:
 
     def _labels_or_people(self, node: Node, what: str) -> tuple[str, ...]:
         return self._texts(node, what, MOST_ITEMS)
+
+    def _age(self, node: Node, what: str) -> int:
+        return seconds_of(self._checked(seconds_of, node, what))
 
     def _push_options(self, node: Node, what: str) -> tuple[str, ...]:
         texts = self._texts(node, what, MOST_ITEMS)
