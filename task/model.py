@@ -136,6 +136,8 @@ class Policy:
     platforms: tuple[str, ...] = ()
     pin_digest: bool = False
     pull_secret: str = ""  # the annotation that names the registry's login
+    tag_order: str = ""  # the order of tags, as it is written; "" is the strategy's own
+    minimum_age: int = 0  # seconds, for `scan` and `promote`
 
 
 @dataclass(frozen=True)
@@ -276,6 +278,7 @@ class Changeset:
     author: Person
     head_commit: str | None = None  # the tip of the head branch, "" if it is absent, None if it was not read
     on_top: bool = False  # the head branch is somebody else's: the commit goes on its own tip, `tip`
+    push_options: tuple[str, ...] = ()  # for the server
 
 
 @dataclass(frozen=True)
@@ -486,6 +489,9 @@ class Wishes:
     draft: bool | None = None
     auto_merge: bool | None = None
     pin_digest: bool | None = None
+    tag_order: str | None = None
+    push_options: tuple[str, ...] | None = None
+    minimum_age: int | None = None  # seconds
 
 
 @dataclass(frozen=True)
@@ -713,6 +719,7 @@ class ImageStatus:
     live: tuple[Image, ...] = ()
     newest: Image | None = None  # in the registry, of those that the rules admit; None if it was not asked, or has none
     read: bool = True  # whether Git or the live Application could be read
+    too_young_until: str = ""  # RFC 3339, UTC; when the newest tag is old enough for `minimumAge`
     unanswered: bool = False  # whether the registry was asked for the newest, and did not answer
     hold: Hold | None = None
     scope: Literal["application", "image", "freeze"] = "application"  # of the hold

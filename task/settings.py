@@ -303,6 +303,15 @@ class CommitOptions:
             read=one_of,
         ),
     ] = "git"
+    push_option: Annotated[
+        tuple[str, ...],
+        Option(
+            COMMIT,
+            "Send this text with each push of changes (git push --push-option), such as ci.skip for GitLab.",
+            "TEXT",
+            read=every_line,
+        ),
+    ] = ()
     pipeline_run: Annotated[
         str, Option(COMMIT, f"Link to this run of the pipeline, for the commit message. {FROM_CI}", "URL")
     ] = ""
@@ -642,6 +651,16 @@ class RolloutOptions:
             ARGO, "Write a Kubernetes Event (ImagesUpdated) for each Application, as Image Updater does. Needs cluster."
         ),
     ] = False
+
+
+@dataclass(frozen=True)
+class AgeOptions:
+    """How old a version must be."""
+
+    minimum_age: Annotated[
+        str,
+        Option(RULES, "Take only a version that is at least so old, such as 3d or 12h.", "DURATION"),
+    ] = ""
 
 
 @dataclass(frozen=True)
@@ -1018,6 +1037,7 @@ class Settings:
     access: AccessOptions = AccessOptions()
     argo: ArgoOptions = ArgoOptions()
     rollout: RolloutOptions = RolloutOptions()
+    age: AgeOptions = AgeOptions()
     undo: UndoOptions = UndoOptions()
     registry: RegistryOptions = RegistryOptions()
     verify: VerifyOptions = VerifyOptions()

@@ -12,7 +12,7 @@ from support import DATA, image_update
 
 from task.annotations.application import parse_application
 from task.annotations.lint import Finding, findings
-from task.model import Application, Source
+from task.model import Application, Parameter, Source
 from task.schemas import load
 
 P = "argocd-image-updater.argoproj.io/"
@@ -55,6 +55,26 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ({"image-list": "web=acme/web", "helm.image-tag": "t"}, "info", "helm.image-tag", "AIU ignores it"),
         ({"image-list": "web=acme/web", "platforms": "linux/arm64"}, "info", "platforms", "AIU ignores it"),
         ({"image-list": "web=acme/web", "web.pin-digest": "true"}, "info", "web.pin-digest", "AIU ignores it"),
+        (
+            {"image-list": "web=acme/web", "web.update-strategy": "alphabetical", "web.tag-order": "numeric"},
+            "info",
+            "web.tag-order",
+            "AIU ignores it",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.update-strategy": "newest-build", "web.tag-order": "numeric"},
+            "warning",
+            "web.tag-order",
+            "no effect with the strategy newest-build",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.tag-order": "numeric"},
+            "error",
+            "web.tag-order",
+            "no group for the version",
+        ),
+        ({"image-list": "web=acme/web", "tag-order": "regexp:v([0-9]+)"}, "error", "tag-order", "no named group"),
+        ({"image-list": "web=acme/web", "web.tag-odrer": "numeric"}, "error", "web.tag-odrer", "web.tag-order"),
         ({"image-list": "web=acme/web", "web.helm.image-digest": "d"}, "info", "web.helm.image-digest", "AIU ignores"),
         (
             {"image-list": "web=acme/web", "web.write-back-target": "helmvalues"},
@@ -676,3 +696,23 @@ def test_what_came_by_stdin_is_in_no_file() -> None:
     printed = image_update("lint", "--applications", "-", "--log-format", "github", stdin=UPDATER).stdout
     assert "file=" not in printed
     assert "::error title=argocd/web::" in printed
+
+
+@pytest.mark.parametrize(
+    ("source", "live", "told"),
+    [
+        ({"images": ("acme/web:main-1",)}, (), True),
+        ({"parameters": (Parameter("image.tag", "main-1"),)}, (), True),
+        ({}, ("docker.io/acme/web:main-1",), True),
+        ({"images": ("acme/web:v1",)}, ("acme/web:v2",), False),
+        ({"images": ("acme/other:main-1",)}, (), False),
+    ],
+)
+def test_an_order_that_does_not_match_the_current_tag_is_told(
+    source: dict[str, Any], live: tuple[str, ...], told: bool
+) -> None:
+    order = {"web.update-strategy": "alphabetical", "web.tag-order": "regexp:^v(?P<n>[0-9]+)$"}
+    one = replace(Source("https://git.example/x", "apps/web", "main"), **source)
+    app = Application("argocd", "web", {"image-list": "web=acme/web", **order}, (one,), live=live, origin="apps.yaml:3")
+    found = [one for one in findings(app) if one.key == "web.tag-order" and one.severity == "warning"]
+    assert [("main-1" in one.message, "current tag" in one.message) for one in found] == [(True, True)] * told

@@ -13,7 +13,8 @@ from task.annotations.keys import Faulty, Setting
 from task.errors import Malformed
 from task.model import Entry, Flaw, Keys, Policy, Strategy
 from task.policy import tag_filter
-from task.policy.strategies import STRATEGIES
+from task.policy.strategies import STRATEGIES, UNFIT_HINT, unfit_order
+from task.policy.tag_order import parse_tag_order
 from task.policy.version_range import parse_range
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class _Reader:
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
             allow=self._try(self._allow, None),
             ignore=self._ignore(),
+            tag_order=self._try(lambda: self._tag_order(strategy), ""),
             platforms=annotation.platforms(self._get("platforms")),
             pin_digest=self._try(lambda: annotation.boolean(pin) if pin else pin_digest, otherwise=False),
             pull_secret=self._get("pull-secret").value,
@@ -158,6 +160,18 @@ class _Reader:
             tag_filter.allow_pattern,
             lambda: advice.on_allow_tags(self.entry, setting.key, setting.value),
         )
+
+    def _tag_order(self, strategy: Strategy) -> str:
+        setting = self._get("tag-order")
+        if not setting:
+            return ""
+        order = _checked(setting, parse_tag_order).text
+        if why := unfit_order(Policy(strategy, tag_order=order)):
+            raise Faulty(setting.key, setting.value, why, UNFIT_HINT)
+        if not STRATEGIES[strategy].ordered:
+            message = f"it has no effect with the strategy {strategy}, whose tags have no order"
+            self._warn(setting.key, setting.value, message, "remove it, or write update-strategy: alphabetical")
+        return order
 
     def _ignore(self) -> tuple[str, ...]:
         setting = self._get("ignore-tags")

@@ -30,6 +30,7 @@ IMAGE_KEYS = (
     "update-strategy",
     "allow-tags",
     "ignore-tags",
+    "tag-order",
     "tag-match",
     "force-update",
     "pull-secret",

@@ -40,7 +40,7 @@ from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
 Severity = Literal["error", "warning", "info"]
-OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name", "helm.image-digest")
+OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name", "helm.image-digest", "tag-order")
 # AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their Application-wide form
 # counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
@@ -415,6 +415,7 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Fi
                 f"{one.entry.text!r}: {one.policy.strategy} takes every tag, whatever {one.entry.constraint!r} says",
                 on_ignored_constraint(one.entry),
             )
+        yield from _order(app, one)
         if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
             yield _finding(
                 app,
@@ -423,6 +424,23 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Fi
                 f"helm.image-name and helm.image-tag of {one.entry.text!r} are both {one.keys.name!r}",
                 f"write {one.entry.alias or '<alias>'}.helm.image-spec: {one.keys.name}",
             )
+
+
+def _order(app: Application, one: EntryReading) -> Iterator[Finding]:
+    """Yield a warning if `tag-order` has no place for a tag that runs, or that the Application's own source has."""
+    rules = rules_of(one.policy)
+    if not one.policy.tag_order or not rules.ordered:
+        return
+    key = settings(index(app.annotations), prefixes(one.entry))["tag-order"].key
+    images = map(live_image, (*app.live, *(text for source in app.sources for text in source.images)))
+    named = one.keys.tag or "image.tag"
+    tags = [image.tag for image in images if image and image.identity == one.entry.image.identity]
+    tags += [each.value for source in app.sources for each in source.parameters if each.name == named]
+    for tag in dict.fromkeys(filter(None, tags)):
+        rule, why = rules.objection(tag, one.policy)
+        if rule == "tag-order":
+            hint = "correct the pattern; a current tag that it does not match is replaced by any that it does"
+            yield _finding(app, key, "warning", f"{key}: {why}, which is the current tag", hint)
 
 
 def _shared(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding]:

@@ -19,6 +19,9 @@ def check(settings: Settings, taken: Collection[type]) -> None:
                 "--on-failure=rollback does not go with a pull request that a person merges",
                 hint="give --auto-merge, or leave out --on-failure and run: image-update rollback",
             )
+    for option in settings.commit.push_option:
+        if not option.isprintable():
+            raise UsageError(f"--push-option: {option!r} has a control character", hint="remove it")
     if settings.commit.commit_through == "github":
         _check_api(settings.commit)
     if PromoteOptions in taken:
@@ -50,6 +53,7 @@ def _check_api(given: CommitOptions) -> None:
         ("--signing-key", bool(given.signing_key)),
         ("--signing-format", bool(given.signing_format)),
         ("--sign-off", given.sign_off),
+        ("--push-option", bool(given.push_option)),
         ("--git-author-name", bool(given.git_author_name)),
         ("--git-author-email", bool(given.git_author_email)),
     )

@@ -5,6 +5,7 @@ from task.cli.command import command
 from task.cli.update import update
 from task.settings import (
     WRITING,
+    AgeOptions,
     DeploymentOptions,
     NameOptions,
     OriginOptions,
@@ -19,6 +20,7 @@ from task.settings import (
 
 @command(
     PromoteOptions,
+    AgeOptions,
     OriginOptions,
     NameOptions,
     RulesOptions,

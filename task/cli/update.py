@@ -40,6 +40,7 @@ from task.output.notify import Receivers, check_url, notify
 from task.output.outcome import BY_HAND, first_of
 from task.pipeline.match import match_images
 from task.pipeline.run import Match, run
+from task.repository_config.freezes import seconds_of
 from task.settings import SECRETS, EventOptions, RequestOptions, Settings
 from task.templates.commit_message import check_template
 from task.templates.trailers import KEY as TRAILER_KEY
@@ -156,6 +157,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
             settings.decide.registry_check,
             now,
             through=commits.commit_through,
+            minimum_age=_minimum_age(settings.age.minimum_age),
         ),
         wording=Wording(
             Person(commits.git_author_name, commits.git_author_email),
@@ -164,6 +166,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
             settings.command,
             # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
             False if commits.commit_through == "github" else commits.sign_off,
+            push_options=commits.push_option,
         ),
         deadline=settings.git.deadline,
         atomic=commits.atomic,
@@ -189,6 +192,13 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         promotion=_promotion(settings, own),
         undo=settings.undo.on_failure == "rollback",
     )
+
+
+def _minimum_age(text: str) -> int:
+    try:
+        return seconds_of(text) if text else 0
+    except Malformed as error:
+        raise UsageError(f"--minimum-age: {error.message}", hint=error.hint) from None
 
 
 def _named_for_requests(asked: RequestOptions, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from glob import escape
 from itertools import chain
@@ -34,6 +34,7 @@ class SourceVersion:
     build: Build = Build()
     newest: Written = Written()  # that was ever written there
     pinned: bool = False  # whether the digest is in the file
+    since: Callable[[], str] = field(default=str, compare=False)  # asks Git since when it is there; "" if unknown
     error: TaskError | None = None
 
     @property
@@ -251,7 +252,7 @@ def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion:
     ours = promotion.repository
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
     build = replace(given.build, repository=ours if same else "")
-    promoted = Promoted(given.source, given.newest, given.pinned)
+    promoted = Promoted(given.source, given.newest, given.pinned, given.since)
     return Ask(sub, (image,), siblings=siblings_of(sub, target), build=build, promoted=promoted)
 
 

@@ -12,19 +12,25 @@ from dataclasses import dataclass, field, replace
 
 from task.deciding.ask import Ask, first_live, live_reading
 from task.deciding.job import Job, Terms
+from task.deciding.move import error_decision
 from task.deciding.questions import question_about, registry_error, suits
 from task.errors import TaskError
+from task.landing.governed import CONFIG, as_wanted
 from task.landing.ports import World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
-from task.pipeline.batches import by_repository, left_out
+from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.match import Matched, asks_for_all
 from task.pipeline.overlooked import Seen
+from task.policy.age import MOST_YOUNG, too_young, young_until
 from task.policy.judge import objection
 from task.policy.pick import dates_needed, ranked
 from task.policy.strategies import rules_of
+from task.repository_config.reading import config_in
+from task.threads import in_threads
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
-AT_ONCE = 8  # how many tags of one repository are examined at a time after the newest one
+Key = tuple[str, str, str, str, str]  # of an ask
+_TAGS_AT_ONCE = 8  # how many tags of one repository are examined at a time after the newest one
 
 
 @dataclass(frozen=True)
@@ -53,32 +59,92 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     within = [ask for members in by_repository(matched, job) for ask in members]
     live = () if job.only else matched.live
     problems = (*left_out(matched, job), *matched.problems)
-    return job, scanned(replace(matched, asks=(*within, *live), problems=problems), job.terms, world.registry)
+    matched = replace(matched, asks=(*within, *live), problems=problems)
+    if job.repository_config:
+        matched = _as_configs_want(matched, job, world)
+    return job, scanned(matched, job.terms, world.registry)
+
+
+def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
+    """Return the asks with what the repositories' configs say, which may order tags in another way.
+
+    An ask whose config cannot be read gets an error.
+    """
+    open_ones = replace(matched, asks=tuple(ask for ask in matched.in_git if not _settled(ask, job.terms)))
+    groups = by_login(by_repository(open_ones, job), world)
+    wanted: dict[tuple[str, ...], Ask] = {}
+    decisions: list[Decision] = []
+    for asks, failed in in_threads(lambda asks: _wanted(asks, job, world), groups, AT_ONCE):
+        wanted |= {ask.key: ask for ask in asks}
+        decisions += failed
+    lost = {one.subscription.identity for one in decisions}
+    left = tuple(wanted.get(ask.key, ask) for ask in matched.asks if ask.key not in lost)
+    return replace(matched, asks=left, decisions=(*matched.decisions, *decisions))
+
+
+def _wanted(asks: Sequence[Ask], job: Job, world: World) -> tuple[list[Ask], list[Decision]]:
+    """Return the asks of one repository as its configs want them, and the errors of those that cannot be read."""
+    found: list[Ask] = []
+    failed: list[Decision] = []
+    try:
+        repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
+    except TaskError as error:
+        return [], [error_decision(ask.subscription, ask.offered, error) for ask in asks]
+    try:
+        for base, members in by_branch(repository, asks).items():
+            try:
+                config = config_in(repository.snapshot(base, CONFIG).files)
+                found += as_wanted(members, config, job.terms.now)
+            except TaskError as error:
+                failed += [error_decision(ask.subscription, ask.offered, error, base) for ask in members]
+    except TaskError as error:
+        failed += [error_decision(ask.subscription, ask.offered, error) for ask in asks]
+    finally:
+        repository.close()
+    return found, failed
 
 
 def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
     """Return the asks, each with its newest tag, and a decision for each ask without one."""
+    found, _ = chosen(matched, terms, registry)
+    return found
+
+
+def chosen(
+    matched: Matched, terms: Terms, registry: Registry
+) -> tuple[Matched, Mapping[tuple[str, str, str, str, str], str]]:
+    """Return what `scanned` returns, and until when the newest tag of an ask is too young."""
     ready = {id(ask): now for ask in matched.asks if (now := _without_asking(ask, terms))}
     choices = _dated(_listed([ask for ask in matched.asks if id(ask) not in ready], registry), registry)
-    fitting = _fitting([one for one in choices if one.error is None], registry)
+    fitting, young = _fitting([one for one in choices if one.error is None], terms, registry)
     decisions: list[Decision] = []
     for choice in choices:
         tag, error = fitting.get(id(choice), ("", choice.error))
         if tag and not error:
             ready |= {id(ask): _with(ask, tag) for ask in choice.asks}
         else:
-            decisions += _without_a_tag(choice, error)
+            decisions += _without_a_tag(choice, error, young.get(id(choice)))
     asks = tuple(ready[id(ask)] for ask in matched.asks if id(ask) in ready)
-    return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions))
+    until = {ask.key: young[id(one)][1] for one in choices if id(one) in young for ask in one.asks}
+    return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), until
+
+
+def _settled(ask: Ask, terms: Terms) -> bool:
+    sub = ask.subscription
+    return bool(sub.suspended or (terms.require_live and not first_live(sub)))
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
     """Return the ask if no list of tags can change its decision, else None. With `digest`, the tag is known."""
-    sub = ask.subscription
-    if sub.suspended or (terms.require_live and not first_live(sub)):
+    if _settled(ask, terms):
         return ask
-    follows = rules_of(sub.policy).constraint == "tag" and sub.policy.constraints
+    sub = ask.subscription
+    follows = rules_of(sub.policy).constraint == "tag" and sub.policy.constraints and not _age(sub.policy, terms)
     return _with(ask, sub.policy.constraints[0]) if follows else None
+
+
+def _age(policy: Policy, terms: Terms) -> int:
+    return max(policy.minimum_age, terms.minimum_age)
 
 
 def _with(ask: Ask, tag: str) -> Ask:
@@ -120,39 +186,58 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     return found
 
 
-def _fitting(choices: Sequence[Choice], registry: Registry) -> dict[int, tuple[str, TaskError | None]]:
-    """Return the tag of each choice, or an error: the newest for one of its platforms, else simply the newest."""
+_Fitting = dict[int, tuple[str, TaskError | None]]
+
+
+def _fitting(
+    choices: Sequence[Choice], terms: Terms, registry: Registry
+) -> tuple[_Fitting, dict[int, tuple[str, str]]]:
+    """Return the tag of each choice, or an error: the newest that is for one of its platforms, and old enough.
+
+    And of each choice whose newest such tag is too young: that tag, and until when, "" if it has no date.
+    """
     orders = {id(one): ranked(one.tags, one.policy, one.dates) for one in choices}
-    found = {key: (next(iter(job), ""), None) for key, job in orders.items()}
-    settled: dict[int, tuple[str, TaskError | None]] = {**found}
-    left, start, size = [one for one in choices if one.policy.platforms and orders[id(one)]], 0, 1
+    settled: _Fitting = {key: (next(iter(tags), ""), None) for key, tags in orders.items()}
+    young: dict[int, tuple[str, str]] = {}
+    aged = {id(one) for one in choices if _age(one.policy, terms)}
+    for one in choices:
+        if id(one) in aged:
+            orders[id(one)] = orders[id(one)][:MOST_YOUNG]
+    left, start, size = [one for one in choices if (one.policy.platforms or id(one) in aged) and orders[id(one)]], 0, 1
     while left:
         parts = {id(one): orders[id(one)][start : start + size] for one in left}
-        every = ((one, tag) for one in left for tag in parts[id(one)])
-        about = {(id(one), tag): replace(one.about(tag), facts=("platforms",)) for one, tag in every}
+        about: dict[tuple[int, str], Question] = {}
+        for one in left:
+            facts: tuple[Fact, ...] = ("platforms",) if one.policy.platforms else ()
+            facts += ("created",) if id(one) in aged else ()
+            about |= {(id(one), tag): replace(one.about(tag), facts=facts) for tag in parts[id(one)]}
         answers = registry(tuple(dict.fromkeys(about.values())))
         for one in left:
-            looked_at = [(tag, answers[about[id(one), tag]]) for tag in parts[id(one)]]
-            wanted = one.policy.platforms
-            first = next(
-                (
-                    (tag, answer)
-                    for tag, answer in looked_at
-                    if answer.error or (answer.exists and suits(wanted, answer.platforms))
-                ),
-                None,
-            )
-            if first:
-                settled[id(one)] = (first[0], first[1].error)
+            for tag in parts[id(one)]:
+                answer, wanted = answers[about[id(one), tag]], one.policy.platforms
+                if not answer.error and not (answer.exists and (not wanted or suits(wanted, answer.platforms))):
+                    continue
+                if not answer.error and id(one) in aged:
+                    until = answer.created and young_until(answer.created, _age(one.policy, terms), terms.now)
+                    if until or not answer.created:
+                        young.setdefault(id(one), (tag, until))
+                        continue
+                settled[id(one)] = (tag, answer.error)
                 orders[id(one)] = ()
-        start, size = start + size, AT_ONCE
+                break
+        start, size = start + size, _TAGS_AT_ONCE
         left = [one for one in left if orders[id(one)][start:]]
-    return settled
+    return {**settled, **{key: ("", None) for key in young if orders[key]}}, young
 
 
-def _without_a_tag(choice: Choice, error: TaskError | None) -> list[Decision]:
-    """Return the refusals or errors of asks for which no tag was found."""
-    example, verdict = ("", Verdict("error", "registry", "")) if error else _none(choice)
+def _without_a_tag(choice: Choice, error: TaskError | None, young: tuple[str, str] | None) -> list[Decision]:
+    """Return the refusals or errors of asks for which no tag was found, or only a young one."""
+    if error:
+        example, verdict = "", Verdict("error", "registry", "")
+    elif young:
+        example, verdict = young[0], too_young(*young)
+    else:
+        example, verdict = _none(choice)
     found = []
     for ask in choice.asks:
         offered = ask if error else _with(ask, example)
@@ -167,6 +252,8 @@ def _none(choice: Choice) -> tuple[str, Verdict]:
     if not choice.tags:
         return "", Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")
     refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
+    if broken := next((no for _, no in refusals if no.verdict == "error"), None):
+        return "", broken
     if not refusals:
         return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
     rule = Counter(no.rule for _, no in refusals).most_common(1)[0][0]

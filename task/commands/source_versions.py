@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
+from task.commands.image_status import past_builds
 from task.commands.promotion import SourceVersion, asks_to_promote, pairs_of, wanted
 from task.deciding.ask import Ask, live_reading
 from task.deciding.decide import current_reading, missing_places, places, reading, state_of
 from task.deciding.job import Job, Promotion, Terms
-from task.deciding.target import resolve
+from task.deciding.target import earlier_reading, resolve, target_of
 from task.deciding.weigh import key_of
 from task.errors import SourceError, TaskError
 from task.landing.ports import World
-from task.model import Image, Memory, Reading, Snapshot, Subscription, Written
+from task.model import Image, Memory, Reading, Snapshot, Subscription, TargetKind, Written
 from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository
 from task.pipeline.match import Matched
 from task.pipeline.overlooked import Seen, untracked_problem
 from task.policy.order import alike
 from task.templates.trailers import build_trailers, commit_references
 from task.threads import in_threads
+
+_VERSIONS = 100  # of the source's file that are read to find when it got its version
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
@@ -47,7 +51,7 @@ def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[Sour
             if more:
                 files = repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
                 snapshot = replace(snapshot, files={**snapshot.files, **files})
-            found += [_version(snapshot, ask.subscription, terms) for ask in members]
+            found += [_version(snapshot, ask.subscription, terms, world) for ask in members]
         return found
     except TaskError as error:
         return [_unknown(ask.subscription, error) for ask in asks]
@@ -55,14 +59,31 @@ def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[Sour
         repository.close()
 
 
-def _version(snapshot: Snapshot, sub: Subscription, terms: Terms) -> SourceVersion:
+def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) -> SourceVersion:
     try:
         kind = resolve(sub, snapshot)
         now = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
         memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
     except TaskError as error:
         return _unknown(sub, error)
-    return _known(sub, now, memory.written or Written())
+    known = _known(sub, now, memory.written or Written())
+    return replace(known, since=cache(lambda: _since(snapshot, sub, kind, now, world)))
+
+
+def _since(snapshot: Snapshot, sub: Subscription, kind: TargetKind, now: Reading, world: World) -> str:
+    """Return the time of the commit that wrote the present version, or "" if it is not known."""
+    if not now.file:
+        return ""
+    repository = world.repository(sub.repo, sub)
+    try:
+        (versions,) = repository.written(snapshot.branch, [(now.file,)], _VERSIONS)
+    finally:
+        repository.close()
+    of_file = versions.get(now.file, ())
+    target = target_of(sub, kind)
+    said = ((one, earlier_reading(snapshot.files, target, now.file, one.text or "")) for one in of_file)
+    found = past_builds(said, 1, cut=len(of_file) == _VERSIONS)
+    return found[0].at if found and (found[0].tag, found[0].digest) == (now.tag, now.digest) else ""
 
 
 def _known(sub: Subscription, now: Reading, newest: Written = Written()) -> SourceVersion:

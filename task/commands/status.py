@@ -9,7 +9,7 @@ from itertools import chain
 from task import shutdown
 from task.commands.image_status import image_status, paths_of, unread, versions_to_read, with_history, without_git
 from task.commands.open_requests import with_requests
-from task.commands.scan import scanned
+from task.commands.scan import chosen
 from task.deciding.ask import Ask, failed_asks
 from task.deciding.decide import places
 from task.deciding.job import Job
@@ -181,7 +181,7 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
 def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Add the newest tag that the rules admit to each row, and return why there is none."""
     asks = tuple(Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows)
-    found = scanned(Matched(asks, (), ()), job.terms, world.registry)
+    found, young = chosen(Matched(asks, (), ()), job.terms, world.registry)
     newest = {ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
     pinned = {
         row.subscription.identity: replace(
@@ -205,7 +205,9 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
                 because = f"the registry has no {image.reference}"
                 problems.append(Problem(application=app, rule="not-in-registry", message=because, severity="warning"))
             image = replace(image, digest=answer.digest) if answer.exists else None
-        made.append(replace(row, newest=image, unanswered=row.subscription.identity in unanswered))
+        identity = row.subscription.identity
+        until = young.get(identity, "")
+        made.append(replace(row, newest=image, too_young_until=until, unanswered=identity in unanswered))
     return made, tuple(problems)
 
 

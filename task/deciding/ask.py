@@ -12,6 +12,8 @@ from task.image import live_image
 from task.model import Build, Decision, Image, Reading, Subscription, Verdict
 from task.policy.judge import objection
 
+OF_VERSIONS = ("not-a-version", "constraint")  # the rules of a strategy that compares versions
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -40,8 +42,11 @@ class Ask:
         return self.candidates[0] if self.candidates else self.subscription.entry.image
 
 
-def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
-    """Return the decision about an ask, if it does not depend on Git; otherwise None."""
+def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
+    """Return the decision about an ask, if it does not depend on Git; otherwise None.
+
+    Before the repository's config is read, a `tagOrder` there may still admit a tag that is no version.
+    """
     if ask.intent:
         return None
     sub, first = ask.subscription, ask.candidates[0]
@@ -52,6 +57,8 @@ def settled_without_git(ask: Ask, terms: Terms) -> Decision | None:
         return Decision(sub, first, Verdict("defer", "held", sub.suspended))
     refusals = [objection(image.tag, sub.policy) for image in ask.candidates]
     if refusals[0] is None or None in refusals:
+        return None
+    if not config_read and not sub.policy.tag_order and any(one and one.rule in OF_VERSIONS for one in refusals):
         return None
     return Decision(sub, first, refusals[0], live_reading(sub))
 
@@ -78,8 +85,12 @@ def live_reading(sub: Subscription) -> Reading:
     return Reading(image.name, image.tag, image.digest) if image else Reading()
 
 
-def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms) -> Outcome:
+def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms, *, config_read: bool = True) -> Outcome:
     """Return an error decision for each ask. An ask that the rules refuse without Git stays refused."""
     return Outcome(
-        tuple(settled_without_git(ask, terms) or error_decision(ask.subscription, ask.offered, error) for ask in asks)
+        tuple(
+            settled_without_git(ask, terms, config_read=config_read)
+            or error_decision(ask.subscription, ask.offered, error)
+            for ask in asks
+        )
     )

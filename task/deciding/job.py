@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -35,6 +35,8 @@ class Promoted:
     source: str  # namespace/name of its Application
     newest: Written = Written()  # the newest build that was ever written there; after a rollback it is another one
     pinned: bool = False  # whether its file has the digest
+    # Asks Git since when it has had this version, "" if that is unknown. Only a minimum age needs it.
+    since: Callable[[], str] = field(default=str, compare=False)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Terms:
     now: str = "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
     through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
     promoted: Promoted | None = None  # of `promote`
+    minimum_age: int = 0  # seconds; a config may ask for more
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Wording:
     trailers: tuple[tuple[str, str], ...] = ()
     command: str = "run"  # the subject of the commit names "hold", "release" and "rollback"
     sign_off: bool | None = None
+    push_options: tuple[str, ...] = ()
     common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
     templates: Mapping[str, str] = field(default_factory=dict)  # those that the config names, by path
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from task.deciding.job import Promoted, Terms
-from task.deciding.move import Move, Remember
+from task.deciding.move import Move, Remember, failed
 from task.deciding.questions import (
     Offer,
     dated,
@@ -33,6 +33,7 @@ from task.model import (
     Verdict,
     Written,
 )
+from task.policy.age import too_young, young_until
 from task.policy.judge import judge
 from task.policy.order import Ancestry, gone_back, superseded, version_of, why_older
 from task.policy.remember import active, hold_text, holding, written
@@ -98,6 +99,8 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     event = dated(decision.candidate, offer.build, answer)
     if not event.digest:
         event = replace(event, image_digest=offer.image.digest)
+    if decision.verdict == "update" and offer.promoted:
+        decision = _by_age(decision, offer.promoted, situation.terms)
     if decision.verdict == "update":
         decision = _by_the_order(decision, event, answer, situation, offer.promoted)
     verdict = decision.judged
@@ -146,6 +149,20 @@ def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> 
             hint = f"set pin-digest for {offer.promoted.source} as well, or give --registry-check auto"
         return replace(decision, judged=replace(decision.judged, hint=hint, exit=int(Exit.CONFIGURATION)))
     return replace(decision, judged=registry_objection(sub, answer) or decision.judged)
+
+
+def _by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
+    """Return an update, or a refusal if the source has not had the version for long enough."""
+    age = max(decision.subscription.policy.minimum_age, terms.minimum_age)
+    if not age:
+        return decision
+    try:
+        since = promoted.since()
+    except TaskError as error:
+        return failed(decision, error)
+    until = since and young_until(since, age, terms.now)
+    young = too_young(f"{decision.candidate.version} of {promoted.source}", until)
+    return decision if since and not until else replace(decision, judged=young)
 
 
 def _by_the_order(

@@ -263,7 +263,8 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
     trailers = [*given.trailers, *((key, one) for key, one in wishes.trailers or () if key.lower() not in known)]
     if wishes.sign_off if given.sign_off is None else given.sign_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
-    return replace(given, author=author, template=template, trailers=tuple(trailers))
+    options = given.push_options or wishes.push_options or ()
+    return replace(given, author=author, template=template, trailers=tuple(trailers), push_options=options)
 
 
 def _prepare(
@@ -300,7 +301,8 @@ def _prepare(
         sentences = tuple(_deferrals(done, len(named)))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
     destination = Destination(snapshot.repo, snapshot.branch, head)
-    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit, on_top)
+    options = wording.push_options if changed else ()  # what is only remembered changes nothing for the server
+    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit, on_top, options)
     news = tuple(one.decision for one in done if not one.kept)
     of_holds = tuple(hold_changes(snapshot.files, files))
     return PreparedCommit(

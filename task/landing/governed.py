@@ -15,7 +15,7 @@ from task.deciding.decide import missing_places, places
 from task.deciding.job import Job, Wording
 from task.errors import TargetError
 from task.model import Place, Snapshot
-from task.repository_config.config import MISTAKEN, NO_CONFIG, PATH, governed
+from task.repository_config.config import MISTAKEN, NO_CONFIG, PATH, RepositoryConfig, governed
 from task.repository_config.reading import config_in, of_config
 from task.repository_config.templates import template_in
 
@@ -38,6 +38,16 @@ class Governed:
     wording: Wording
 
 
+def as_wanted(asks: Sequence[Ask], config: RepositoryConfig, now: str) -> tuple[Ask, ...]:
+    """Return the asks with what a config says about their subscriptions now."""
+    subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
+    wanted = dict(zip(subs, governed(subs.values(), config, now), strict=True))
+    return tuple(
+        replace(ask, subscription=wanted[id(ask.subscription)], siblings=tuple(wanted[id(sub)] for sub in ask.siblings))
+        for ask in asks
+    )
+
+
 def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: Job) -> Governed:
     """Return the asks as the config of this snapshot wants them. Raises `TargetError` for a config with a mistake.
 
@@ -46,12 +56,7 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
     config = config_in(snapshot.files) if job.repository_config else NO_CONFIG
     found = tuple(asks)
     if config != NO_CONFIG:
-        subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
-        now = dict(zip(subs, governed(subs.values(), config, job.terms.now), strict=True))
-        found = tuple(
-            replace(ask, subscription=now[id(ask.subscription)], siblings=tuple(now[id(sub)] for sub in ask.siblings))
-            for ask in asks
-        )
+        found = as_wanted(asks, config, job.terms.now)
     wishes = [ask.subscription.wishes for ask in found]
     named = [] if job.wording.template is not None else [one.template for one in wishes if one.template]
     # Where a pull request is asked for now, updates of the Application's other images may wait on its branch.

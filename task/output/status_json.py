@@ -42,6 +42,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "current": _version(one.in_git.tag, one.in_git.digest),
         "live": [_version(image.tag, image.digest) for image in one.live],
         "newest": one.newest and _version(one.newest.tag, one.newest.digest),
+        "too_young_until": one.too_young_until or None,
         "hold": hold
         and {
             "reason": without_logins(hold.reason),

@@ -68,6 +68,8 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         yield "newest", _version(one.newest.tag, one.newest.digest)
     elif one.unanswered:
         yield "newest", "unknown: the registry did not say"
+    if one.too_young_until:
+        yield "too young", f"a newer tag, until {one.too_young_until}"
     if one.hold:
         held = without_logins(hold_text(one.hold)).removeprefix("held").lstrip(": ")
         yield "hold", f"{held}{SCOPES[one.scope]}"
@@ -96,6 +98,7 @@ def rules(one: ImageStatus) -> str:
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
     words += [f"allow-tags {policy.allow}"] if policy.allow is not None else []
     words += [f"ignore-tags {', '.join(policy.ignore)}"] if policy.ignore else []
+    words += [f"tag-order {policy.tag_order}"] if policy.tag_order else []
     words += [f"platforms {', '.join(policy.platforms)}"] if policy.platforms else []
     words += _ways(policy, one)
     return "; ".join(words)

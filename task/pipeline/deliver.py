@@ -86,7 +86,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             asks = tuple(ask for ask in governed.asks if ask.key in left)
             plan = prepare(replace(batch, asks=asks), governed, gather, contention, job, world)
         except TaskError as error:
-            return done.plus(failed_asks(batch.asks, error, job.terms))
+            return done.plus(failed_asks(batch.asks, error, job.terms, config_read=not job.repository_config))
 
         settled = plan.settled
         if job.atomic and any(decision.verdict == "error" for decision in settled):

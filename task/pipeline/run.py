@@ -94,9 +94,11 @@ def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
 
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     """Decide and land everything for one repository, branch by branch. A failure affects no other repository."""
-    settled = [decision for ask in asks if (decision := settled_without_git(ask, job.terms))]
-    if len(settled) == len(asks):  # Git cannot change any of these, so it is not read
-        return Outcome(tuple(settled))
+    known = not job.repository_config
+    settled = (settled_without_git(ask, job.terms, config_read=known) for ask in asks)
+    refused = [decision for decision in settled if decision]
+    if len(refused) == len(asks):  # Git cannot change any of these, so it is not read
+        return Outcome(tuple(refused))
     try:
         with closing(world.repository(asks[0].subscription.repo, asks[0].subscription)) as repository:
             done = Outcome()
@@ -104,4 +106,4 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
                 done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
             return done
     except TaskError as error:
-        return failed_asks(asks, error, job.terms)
+        return failed_asks(asks, error, job.terms, config_read=known)

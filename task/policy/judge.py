@@ -5,11 +5,12 @@ Pure: the same question always has the same answer. After a lost push race, the 
 
 from __future__ import annotations
 
+from task.errors import Exit
 from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
 from task.policy import tag_filter
 from task.policy.order import version_of
-from task.policy.strategies import rules_of
+from task.policy.strategies import UNFIT_HINT, rules_of, unfit_order
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
@@ -20,6 +21,8 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
         return Verdict(
             "refuse", "allow-tags", f"allow-tags regexp:{policy.allow} does not match {tag or 'an empty tag'}"
         )
+    if why := unfit_order(policy):
+        return Verdict("error", "annotation", why, UNFIT_HINT, int(Exit.CONFIGURATION))
     rule, why = rules_of(policy).objection(tag, policy)
     return Verdict("refuse", rule, why) if rule else None
 

@@ -13,10 +13,13 @@ from typing import Any, Literal, Protocol
 from semver import Version
 
 from task.model import Fact, Policy, Strategy
+from task.policy.tag_order import VERSION_GROUP, TagOrder, newer_by_numbers, parse_tag_order
 from task.policy.version_range import parse_range, parse_version
+from task.text import shortened
 from task.timestamps import epoch_seconds
 
 Constraint = Literal["range", "tag", ""]
+UNFIT_HINT = "write regexp: and a pattern with a group (?P<semver>…), or update-strategy: alphabetical"
 
 
 class Rules(Protocol):
@@ -53,9 +56,11 @@ class Semver:
         """
         version = parse_version(tag)
         if version is None:
-            return "not-a-version", f"{tag!r} is not a semantic version" if tag else "the image has no tag"
+            way_out = "; tag-order can order such tags" if any(map(str.isdecimal, tag)) else ""
+            return "not-a-version", f"{tag!r} is not a semantic version{way_out}" if tag else "the image has no tag"
         if not policy.constraints and version.prerelease:
-            return "constraint", f"{tag} is a pre-release and no constraint admits it (>=0-0 would)"
+            way_out = "" if "." in tag.partition("-")[0] else "; tag-order can order such tags"
+            return "constraint", f"{tag} is a pre-release and no constraint admits it (>=0-0 would){way_out}"
         for text in policy.constraints:
             if not parse_range(text).admits(version):
                 return "constraint", f"{tag} does not satisfy {text}"
@@ -73,8 +78,11 @@ class Semver:
         if order > 0 or (order == 0 and tag > current):
             return ""
         if order == 0:
-            return f"{current} is the same version as {tag} and its text is the greater one"
-        return f"{current} is newer than {tag}"
+            why = f"{current} is the same version as {tag} and its text is the greater one"
+        else:
+            why = f"{current} is newer than {tag}"
+        of_letters = new.finalize_version() == old.finalize_version() and bool(new.prerelease) == bool(old.prerelease)
+        return f"{why}{_by_numbers(tag, current)}" if of_letters else why
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the version, then the text."""
@@ -125,7 +133,9 @@ class Alphabetical:
 
     def older(self, tag: str, current: str) -> str:
         """Compare the bytes."""
-        return "" if tag.encode() > current.encode() else f"{current} comes after {tag} in alphabetical order"
+        if tag.encode() > current.encode():
+            return ""
+        return f"{current} comes after {tag} in alphabetical order{_by_numbers(tag, current)}"
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the bytes."""
@@ -159,6 +169,45 @@ class Digest:
         return tag
 
 
+class InTagOrder:
+    """A strategy that orders tags, with another order for them (`tag-order`)."""
+
+    ordered = True
+
+    def __init__(self, rules: Rules, order: TagOrder) -> None:
+        self.needs = rules.needs
+        self.constraint = rules.constraint
+        self._rules, self._order = rules, order
+
+    def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
+        """Refuse a tag that has no place in the order. The constraint is for the version that is in the tag."""
+        if why := self._order.objection(tag):
+            return "tag-order", why
+        if not self.constraint:
+            return "", ""
+        version = self._order.version(tag)
+        if version is None:
+            return "tag-order", f"the group {VERSION_GROUP} of tag-order has no part in {tag}"
+        rule, why = self._rules.objection(version, policy)
+        return rule, f"{tag}: {why}" if rule else ""
+
+    def older(self, tag: str, current: str) -> str:
+        """Compare by the order."""
+        if self._order.sort_key(tag) > self._order.sort_key(current):
+            return ""
+        return f"{current} comes after {tag} in the order {shortened(self._order.text)} (tag-order)"
+
+    def sort_key(self, tag: str, date: str) -> Any:
+        """Return the order's key."""
+        del date
+        return self._order.sort_key(tag)
+
+
+def _by_numbers(tag: str, current: str) -> str:
+    """Return the advice for a tag that only its letters make older."""
+    return "; tag-order compares the numbers in them" if newer_by_numbers(tag, current) else ""
+
+
 STRATEGIES: Mapping[Strategy, Rules] = {
     "semver": Semver(),
     "newest-build": NewestBuild(),
@@ -168,8 +217,18 @@ STRATEGIES: Mapping[Strategy, Rules] = {
 
 
 def rules_of(policy: Policy) -> Rules:
-    """Return the rules of the policy's strategy."""
-    return STRATEGIES[policy.strategy]
+    """Return the rules of the policy's strategy, in the order of its `tag-order` if tags have an order."""
+    rules = STRATEGIES[policy.strategy]
+    return InTagOrder(rules, parse_tag_order(policy.tag_order)) if policy.tag_order and rules.ordered else rules
+
+
+def unfit_order(policy: Policy) -> str:
+    """Return why the strategy cannot use the policy's `tag-order`, or ""."""
+    if not policy.tag_order or STRATEGIES[policy.strategy].constraint != "range":
+        return ""
+    if parse_tag_order(policy.tag_order).has_version:
+        return ""
+    return f"tag-order {shortened(policy.tag_order)} has no group for the version that {policy.strategy} compares"
 
 
 def needs(policy: Policy, fact: Fact) -> bool:

@@ -94,7 +94,12 @@ def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -
             replace(
                 sub,
                 pull_request=sub.pull_request or bool(wishes.pull_request),
-                policy=replace(sub.policy, pin_digest=sub.policy.pin_digest or bool(wishes.pin_digest)),
+                policy=replace(
+                    sub.policy,
+                    pin_digest=sub.policy.pin_digest or bool(wishes.pin_digest),
+                    minimum_age=max(sub.policy.minimum_age, wishes.minimum_age or 0),
+                    tag_order=sub.policy.tag_order or wishes.tag_order or "",
+                ),
                 wishes=wishes,
                 freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
             )

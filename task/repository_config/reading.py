@@ -12,6 +12,7 @@ from task.editors.file_text import text_of
 from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
 from task.model import Files, Grouping, Wishes
+from task.policy.tag_order import parse_tag_order
 from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
 from task.repository_config.freezes import schedule, seconds_of, zone_of
 from task.repository_config.globs import name_glob, path_glob
@@ -27,7 +28,7 @@ MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-_WISHES = ("commit", "pullRequests", "pinDigest")
+_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions", "minimumAge")
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _FLAGS, _LISTS = ("enabled", "autoMerge", "draft"), ("labels", "reviewers", "assignees")
@@ -259,7 +260,19 @@ class _Reader:
             draft=read(requests, "pullRequests.", "draft", self._flag),
             auto_merge=read(requests, "pullRequests.", "autoMerge", self._flag),
             pin_digest=read(fields, "", "pinDigest", self._flag),
+            tag_order=read(fields, "", "tagOrder", partial(self._checked, parse_tag_order)),
+            minimum_age=read(fields, "", "minimumAge", self._age),
+            push_options=read(fields, "", "pushOptions", self._push_options),
         )
+
+    def _checked(self, check: Callable[[str], object], node: Node, what: str) -> str:
+        """Return a text that `check` takes."""
+        text = self._text_of(node, what)
+        try:
+            check(text)
+        except Malformed as error:
+            raise self._wrong(node, f"{what}: {error.message}", error.hint) from error
+        return text
 
     def _name(self, node: Node, what: str) -> str:
         text = self._text_of(node, what)
@@ -354,6 +367,18 @@ class _Reader:
             raise self._wrong(node, f"{what} has more than {most} entries", "leave some out")
         each = (self._try(partial(self._text_of, one, f"an entry of {what}"), "") for one in items)
         return tuple(dict.fromkeys(each))
+
+    def _labels_or_people(self, node: Node, what: str) -> tuple[str, ...]:
+        return self._texts(node, what, MOST_ITEMS)
+
+    def _age(self, node: Node, what: str) -> int:
+        return seconds_of(self._checked(seconds_of, node, what))
+
+    def _push_options(self, node: Node, what: str) -> tuple[str, ...]:
+        texts = self._texts(node, what, MOST_ITEMS)
+        if not all(map(str.isprintable, texts)):
+            raise self._wrong(node, f"{what}: a text has a line break or another control character", "remove it")
+        return texts
 
     def _text_of(self, node: Node, what: str) -> str:
         found = resolved(self._document, node)

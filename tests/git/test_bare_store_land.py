@@ -461,7 +461,7 @@ def test_the_very_same_commit_of_another_run_is_not_ours(repo: Path) -> None:
         made = [one._make(wanted).commit for one, wanted in ((store, mine), (other, others))]
         assert other.land(others).pushed
         with pytest.raises(Outpaced):
-            store._push("main", tip(repo) if made[0] == made[1] else made[0], mine.tip, replaces=False)
+            store._push("main", tip(repo) if made[0] == made[1] else made[0], mine.tip, (), replaces=False)
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 

@@ -35,6 +35,7 @@ pullRequests:
   autoMerge: true
   draft: false
 pinDigest: true
+tagOrder: numeric
 rules:
 - match:
     applications: ["team-a/*"]
@@ -57,13 +58,13 @@ def test_everything_is_read() -> None:
     found = read_config(WHOLE)
     assert found.wishes == Wishes(
         "Deploy Bot", "deploy@example.com", ".image-update/message.tmpl", (("Team", "platform"),), True, False,
-        "application", ("image-update",), ("acme/platform",), ("jane",), False, True, True,
+        "application", ("image-update",), ("acme/platform",), ("jane",), False, True, True, "numeric",
     )  # fmt: skip
     (rule,) = found.rules
     assert rule.wishes == Wishes(author_name="Other", pull_request=True, auto_merge=False, pin_digest=False)
     (freeze,) = found.freezes
     assert (freeze.schedule, freeze.seconds, freeze.zone.key) == ("0 18 * * 5", 62 * 3600, "Europe/Berlin")
-    assert (freeze.reason, freeze.line) == ("no deployments at weekends", 27)
+    assert (freeze.reason, freeze.line) == ("no deployments at weekends", 28)
 
 
 def test_a_list_that_is_empty_says_nobody() -> None:
@@ -89,6 +90,7 @@ MISTAKES = [
     ("- 1\n", 1, "is not a mapping"),
     ("version: 1\ncommit:\n", 2, "commit is not a mapping"),
     ('version: 1\npinDigest: "true"\n', 2, "pinDigest is neither true nor false"),
+    ("version: 1\ntagOrder: number\n", 2, "tagOrder: 'number' is not an order of tags"),
     ("version: 1\npinDigest: yes\n", 2, "pinDigest is neither true nor false"),
     ("version: 1\npullRequests:\n  group: team\n", 3, "'team' is not a group"),
     ("version: 1\npullRequests:\n  labels: x\n", 3, "pullRequests.labels is not a list"),

@@ -170,12 +170,12 @@ class BareRepository:
         made = fast_import.Made("", "")
         if change.files:
             made = fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))
-        self._push(change.destination.head, made.commit, change.head_commit or "", replaces=True)
+        self._push(change.destination.head, made.commit, change.head_commit or "", (), replaces=True)
         return Landing(made.commit, made.tree)
 
     def drop(self, head: str, was: str) -> None:
         """Delete a head branch that is at `was`. Raises `Outpaced` if it has moved."""
-        self._push(head, "", was, replaces=True)
+        self._push(head, "", was, (), replaces=True)
 
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit. Nothing is sent."""
@@ -197,7 +197,8 @@ class BareRepository:
         if self._signer is not None:  # the same commit, but signed
             folder, message = self._remote.ready(), fast_import.message(change)
             commit = self._signer.commit(folder, made.tree, change.tip, message, change.author)
-        self._push(head, commit, there if replaces else change.tip, replaces=replaces)
+        was = there if replaces else change.tip
+        self._push(head, commit, was, change.push_options, replaces=replaces)
         return commit
 
     def _prepared(self, change: Changeset) -> tuple[Changeset, fast_import.Made, Landing | None, str]:
@@ -290,9 +291,9 @@ class BareRepository:
             if not (path in change.files and entry.is_file):
                 raise TargetError(f"{blanked(path)!r} is in the way of a file that is to be written", subject=subject)
 
-    def _push(self, head: str, commit: str, was: str, *, replaces: bool) -> None:
+    def _push(self, head: str, commit: str, was: str, options: Sequence[str], *, replaces: bool) -> None:
         def push() -> str:
-            if not self._remote.push(head, commit, was, replaces=replaces):
+            if not self._remote.push(head, commit, was, options, replaces=replaces):
                 raise Outpaced(f"{head}: another run has just made the very same commit")
             return commit
 

@@ -32,6 +32,7 @@ _FEW = 40_000  # objects of a small repository; a server counts them before it s
 _LIGHT = 16_000_000  # bytes of a small repository; they are lost if it turns out to be larger
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
+_NO_OPTIONS = "does not support push options"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
 _NO_SHALLOW, _OTHER_FORMAT = "does not support shallow", "mismatched algorithms"
 _BROKEN = (
@@ -57,6 +58,7 @@ class Remote:
     ) -> None:
         """`files`: fetch the files of a small repository together with its tip."""
         self.repo = without_login(repo)
+        self.takes_options = True  # until the server says no
         self.clock = clock or Clock(git.bounds.seconds, self.repo)
         self._git, self._url = git, repo
         url = git.url(repo)
@@ -272,17 +274,19 @@ class Remote:
                 raise StartAgain from error
             raise self._failure(error, self.subject(branch)) from error
 
-    def push(self, head: str, commit: str, was: str, *, replaces: bool = False) -> bool:
+    def push(self, head: str, commit: str, was: str, options: Sequence[str] = (), *, replaces: bool = False) -> bool:
         """Push the commit to a branch that is at `was` ("" if there is none). Return False if it was there already.
 
-        `replaces`: what the branch holds need not be in the commit.
+        `replaces`: what the branch holds need not be in the commit. `options` are for the server; one that takes none
+        gets the push without them.
         Raises `Outpaced` and `RepositoryError`. After an `UnreachableError`, it is unknown whether the push landed.
         """
         self._folder.complete()
         # Without a lease, git also pushes to a branch that was deleted or set back meanwhile, and what was taken out of
         # it would be in it again. A commit on top of `was` forces nothing.
         lease = f"--force-with-lease=refs/heads/{head}:{was}"
-        argv = ("push", "--porcelain", "--no-verify", lease, REMOTE, f"{commit}:refs/heads/{head}")
+        sent = [f"--push-option={one}" for one in options if self.takes_options]
+        argv = ("push", "--porcelain", "--no-verify", *sent, lease, REMOTE, f"{commit}:refs/heads/{head}")
         run = partial(self._git.ran, git_dir=self._folder.path, clock=self.clock)
         try:
             with self._logged(f"push to {head}"):
@@ -302,6 +306,10 @@ class Remote:
                 self._folder.cache.drop()
             elif replaces and _lacks_objects(error.err):
                 raise Outpaced(f"{self.subject(head)}: its base moved meanwhile") from error
+            if sent and _NO_OPTIONS in error.err:
+                self.takes_options = False
+                self._git.log(f"warning: {self.repo}: the server takes no push options, so the push goes without them")
+                return self.push(head, commit, was, replaces=replaces)
             status = next((line for line in lines if line.startswith("!")), "")
             raise git_errors.refusal(status, error.err, self.subject(head), forced=replaces) from error
 

@@ -1,0 +1,96 @@
+"""`minimumAge` and `--minimum-age`: `scan` by the image's date, `promote` by the history of the source."""
+
+import subprocess
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pytest
+from runs import KUSTOMIZATION, application, manifest, target
+from support import bare_repo, git, image_update
+
+from task.annotations.application import parse_application
+from task.annotations.subscription import subscribe
+from task.commands.scan import chosen
+from task.deciding.job import Terms
+from task.model import Answer, Question
+from task.pipeline.match import asks_for_all
+
+NOW, DAY = "2026-11-22T12:00:00Z", 86_400
+
+
+@pytest.mark.parametrize(
+    ("dates", "tag", "rule", "until"),
+    [
+        ({"1.2.0": "2026-11-22T00:00:00Z", "1.1.0": "2026-11-01T00:00:00Z"}, "1.1.0", "", "2026-11-25T00:00:00Z"),
+        ({"1.2.0": "2026-11-19T12:00:00Z", "1.1.0": "2026-11-01T00:00:00Z"}, "1.2.0", "", ""),
+        ({"1.2.0": "", "1.1.0": "2026-11-01T00:00:00Z"}, "1.1.0", "", ""),
+        ({"1.2.0": "2026-11-22T00:00:00Z"}, "1.2.0", "too-young", "2026-11-25T00:00:00Z"),
+        ({"1.2.0": ""}, "1.2.0", "too-young", ""),
+        ({"latest": "2026-11-01T00:00:00Z"}, "latest", "not-a-version", ""),
+    ],
+)
+def test_a_scan_takes_the_newest_that_is_old_enough(dates: dict[str, str], tag: str, rule: str, until: str) -> None:
+    def registry(questions: Collection[Question]) -> Mapping[Question, Answer]:
+        return {one: Answer(tags=tuple(dates), created=dates.get(one.image.tag, "")) for one in questions}
+
+    one = subscribe(parse_application(application("a", "https://git.example/x")))
+    found, young = chosen(asks_for_all([one]), Terms(minimum_age=3 * DAY, now=NOW), registry)
+    image = found.asks[0].candidates[0] if found.asks else found.decisions[0].candidate
+    assert (image.tag, found.decisions[0].rule if found.decisions else "") == (tag, rule)
+    assert [text.replace(".000Z", "Z") for text in young.values() if text] == ([until] if until else [])
+
+
+def committed(repo: Path, tag: str, when: str) -> None:
+    """Put a commit of that time, with that tag, on top of the branch."""
+    text = KUSTOMIZATION.replace("1.0.0", tag)
+    path = target("a")
+    stream = (
+        f"commit refs/heads/main\ncommitter A <a@example.com> {when}\ndata 1\nx\nfrom refs/heads/main^0\n"
+        f"M 644 inline {path}\ndata {len(text)}\n{text}\n"
+    )
+    command = ["git", "-C", str(repo), "fast-import", "--quiet", "--date-format=rfc2822"]
+    subprocess.run(command, input=stream.encode(), check=True)
+
+
+OLD, LATER = "Sun, 1 Nov 2020 12:00:00 +0100", "Mon, 2 Nov 2020 12:00:00 +0100"
+FUTURE = "Mon, 2 Nov 2099 12:00:00 +0100"
+
+
+@pytest.mark.parametrize(
+    ("history", "config", "more", "rule"),
+    [
+        ([("1.1.0", OLD)], "", ("--minimum-age", "3d"), "admitted"),
+        ([("1.1.0", OLD)], "minimumAge: 3d\n", (), "admitted"),
+        ([("1.1.0", FUTURE)], "", (), "admitted"),
+        ([("1.1.0", FUTURE)], "", ("--minimum-age", "3d"), "too-young"),
+        ([("1.1.0", FUTURE)], "minimumAge: 3d\n", (), "too-young"),
+        ([("1.1.0", FUTURE)], "rules:\n- match: {applications: [b]}\n  minimumAge: 3d\n", (), "too-young"),
+        ([("1.1.0", FUTURE)], "rules:\n- match: {applications: [a]}\n  minimumAge: 3d\n", (), "admitted"),
+        ([("1.2.0", OLD), ("1.1.0", FUTURE)], "", ("--minimum-age", "3d"), "too-young"),
+        ([("1.1.0", OLD), ("1.2.0", LATER), ("1.1.0", FUTURE)], "", ("--minimum-age", "3d"), "too-young"),  # went back
+    ],
+)
+def test_a_promotion_waits_for_the_age_of_the_source(
+    tmp_path: Path, history: list[tuple[str, str]], config: str, more: tuple[str, ...], rule: str
+) -> None:
+    files = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}
+    source = bare_repo(tmp_path, files, name="source.git")
+    given = {".image-update/config": f"version: 1\n{config}"} if config else {}
+    to = bare_repo(tmp_path, {**files, **given}, name="target.git")
+    for tag, when in history:
+        committed(source, tag, when)
+    apps = manifest(tmp_path, application("a", source), application("b", to))
+    given_words = ("--from", "a", "--to", "b", "--applications", str(apps), "--allow-protocol", "file")
+    result = image_update("promote", *given_words, "--output", "json", *more)
+    (decision,) = result.json["decisions"]
+    assert (result.code, decision["rule"]) == (0, rule), result.stderr
+    if rule == "too-young":
+        assert "2099-11-05T11:00:00" in decision["because"]
+        assert git(to, "rev-list", "--count", "main") == "1"
+
+
+@pytest.mark.parametrize("text", ["3", "3 days", "0d", "900d"])
+def test_a_duration_that_is_none_is_a_usage_error(tmp_path: Path, text: str) -> None:
+    apps = manifest(tmp_path, application("a", "https://git.example/x"))
+    result = image_update("scan", "--applications", str(apps), "--minimum-age", text, "--registry-check", "auto")
+    assert (result.code, "--minimum-age" in result.stderr) == (2, True)

@@ -1,0 +1,90 @@
+"""`tag-order` in whole runs, on a branch in memory: annotations, config, scans, holds and rollbacks."""
+
+from typing import Any
+
+import pytest
+from memory import Branch, Story, story
+from runs import KUSTOMIZATION, target
+
+BUILDS = r"regexp:^main-[0-9a-f]+-(?P<build>[0-9]+)$"
+RELEASES = r"regexp:^release-(?P<semver>.+)$"
+OLD, NEW, NEWEST = "main-a91b7e2-99", "main-04cc1f0-100", "main-0000000-101"
+
+
+def tracking(tag: str, strategy: str = "alphabetical", config: str = "", **annotations: Any) -> Story:
+    """Return the story of an Application that has this tag, in a repository with this config."""
+    found = story(strategy, **annotations)
+    found.branch = Branch({target("a"): KUSTOMIZATION.replace("1.0.0", tag)})
+    if config:
+        found.branch.commit({".image-update/config": f"version: 1\n{config}"})
+    return found
+
+
+def in_config(order: str) -> str:
+    return f"tagOrder: '{order}'\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "annotations"), [("", {"web.tag-order": BUILDS}), ("", {"tag-order": BUILDS}), (in_config(BUILDS), {})]
+)
+def test_each_place_orders_events_and_scans(config: str, annotations: dict[str, str]) -> None:
+    one = tracking(OLD, config=config, **annotations)
+    assert one.event(NEW) == ("update", "admitted")
+    assert one.event(OLD) == ("refuse", "not-newer")
+    assert one.event("main-x-102") == ("refuse", "tag-order")
+    one.tags = (OLD, "latest", NEWEST, NEW)
+    assert one.scan() == ("update", "admitted")
+    assert one.value == NEWEST
+
+
+def test_the_config_finds_versions_in_tags_that_are_none() -> None:
+    """The rules alone refuse such a tag without Git, so the config has to be read before they do."""
+    one = tracking("release-1.2.3", "semver", in_config(RELEASES), image_list="web=ghcr.io/acme/web:~1.2")
+    assert one.event("release-1.2.10") == ("update", "admitted")
+    assert one.event("release-1.3.0") == ("refuse", "constraint")
+    one.tags = ("release-1.2.9", "release-1.2.11", "release-1.3.0", "1.2.12")
+    assert one.scan() == ("update", "admitted")
+    assert one.value == "release-1.2.11"
+
+
+def test_an_annotation_wins_over_the_config_and_the_first_rule_over_the_top_level() -> None:
+    rule = f"{in_config('numeric')}rules:\n- match: {{applications: [a]}}\n  tagOrder: '{BUILDS}'\n"
+    assert tracking(OLD, config=rule).event(NEW) == ("update", "admitted")
+    assert tracking(OLD, config=rule, **{"web.tag-order": "alphabetical"}).event(NEW) == ("refuse", "not-newer")
+
+
+def test_an_order_of_the_config_without_versions_is_an_error_with_semver() -> None:
+    one = tracking("1.0.0", "semver", in_config("numeric"))
+    one.tags = ("1.1.0",)
+    assert one.event("1.1.0") == ("error", "annotation")
+    assert one.scan() == ("error", "annotation")
+    assert one.value == "1.0.0"
+
+
+def test_the_newest_of_what_waits_is_the_newest_in_the_order() -> None:
+    one = tracking("main-b-1", **{"web.tag-order": r"regexp:^main-[0-9a-f]+-(?P<build>\d+)$"})
+    one.hold("a release")
+    assert one.event(NEW) == ("defer", "held")
+    assert one.event(OLD) == ("refuse", "superseded")
+    assert one.event(NEWEST) == ("defer", "held")
+    one.release()
+    assert one.value == NEWEST
+
+
+def test_a_freeze_keeps_the_newest_in_the_order() -> None:
+    freeze = f"{in_config(BUILDS)}freezes:\n- {{schedule: '0 0 * * *', duration: 20h, reason: quiet}}\n"
+    one = tracking("main-b-1", config=freeze)
+    assert one.event(NEW) == ("defer", "held")
+    assert one.event(OLD) == ("refuse", "superseded")
+    one.now = "2026-11-22T21:00:00Z"
+    assert one.event("main-b-2") == ("update", "admitted")
+    assert one.value == NEW
+
+
+def test_a_rollback_is_not_undone_by_what_it_replaced() -> None:
+    one = tracking(OLD, **{"web.tag-order": BUILDS})
+    assert one.event(NEW, 100) == ("update", "admitted")
+    one.rollback("previous", hold=False)
+    assert one.value == OLD
+    assert one.event(NEW, 100) == ("refuse", "superseded")
+    assert one.event(NEWEST, 101) == ("update", "admitted")
