@@ -1,10 +1,12 @@
 """`tag-order` in whole runs, on a branch in memory: annotations, config, scans, holds and rollbacks."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from memory import Branch, Story, story
-from runs import KUSTOMIZATION, target
+from runs import KUSTOMIZATION, application, manifest, target
+from support import bare_repo, image_update
 
 BUILDS = r"regexp:^main-[0-9a-f]+-(?P<build>[0-9]+)$"
 RELEASES = r"regexp:^release-(?P<semver>.+)$"
@@ -88,3 +90,16 @@ def test_a_rollback_is_not_undone_by_what_it_replaced() -> None:
     assert one.value == OLD
     assert one.event(NEW, 100) == ("refuse", "superseded")
     assert one.event(NEWEST, 101) == ("update", "admitted")
+
+
+def test_a_promotion_follows_the_order_of_the_target(tmp_path: Path) -> None:
+    old, new = KUSTOMIZATION.replace("1.0.0", OLD), KUSTOMIZATION.replace("1.0.0", NEW)
+    repo = bare_repo(tmp_path, {target("a"): new, target("b"): old, target("c"): new, target("d"): old})
+    ordered = {"update_strategy": "alphabetical", "web.tag-order": BUILDS}
+    apps = manifest(tmp_path, *(application(name, repo, **ordered) for name in "abcd"))
+    given = ("--applications", str(apps), "--allow-protocol", "file", "--output", "json")
+    rules = [
+        image_update("promote", "--from", source, "--to", to, *given).json["decisions"][0]["rule"]
+        for source, to in (("a", "b"), ("d", "c"))
+    ]
+    assert rules == ["admitted", "not-newer"]

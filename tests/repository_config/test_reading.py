@@ -90,6 +90,9 @@ MISTAKES = [
     ("- 1\n", 1, "is not a mapping"),
     ("version: 1\ncommit:\n", 2, "commit is not a mapping"),
     ('version: 1\npinDigest: "true"\n', 2, "pinDigest is neither true nor false"),
+    ("version: 1\nminimumAge: 3\n", 2, "minimumAge: '3' is not a duration"),
+    ('version: 1\npushOptions: ["a\\nb"]\n', 2, "pushOptions: a text has a line break"),
+    ("version: 1\npushOptions: ci.skip\n", 2, "pushOptions is not a list"),
     ("version: 1\ntagOrder: number\n", 2, "tagOrder: 'number' is not an order of tags"),
     ("version: 1\npinDigest: yes\n", 2, "pinDigest is neither true nor false"),
     ("version: 1\npullRequests:\n  group: team\n", 3, "'team' is not a group"),
@@ -269,9 +272,14 @@ requests = st.fixed_dictionaries(
         "labels": lists, "reviewers": lists, "assignees": lists, "autoMerge": st.booleans(), "draft": st.booleans(),
     },
 )  # fmt: skip
-wishes = {"commit": commits, "pullRequests": requests, "pinDigest": st.booleans()}
+of_tags = {
+    "tagOrder": st.sampled_from(["numeric", "alphabetical desc", "regexp:^(?P<semver>.+) desc"]),
+    "pushOptions": lists,
+    "minimumAge": st.sampled_from(["3d", "12h30m"]),
+}
+wishes = {"commit": commits, "pullRequests": requests, "pinDigest": st.booleans(), **of_tags}
 rules = st.fixed_dictionaries(
-    {"match": match, "pinDigest": st.booleans()}, optional={"commit": commits, "pullRequests": requests}
+    {"match": match, "pinDigest": st.booleans()}, optional={"commit": commits, "pullRequests": requests, **of_tags}
 )
 freezes = st.fixed_dictionaries(
     {
