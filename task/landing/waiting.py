@@ -53,6 +53,7 @@ class Waiting:
     image: Image
     build: Build = Build()
     back_from: str = ""  # the version that a person rolled back from; "" for any other build
+    passed: tuple[str, ...] = ()  # all that it replaced
     hold: Hold | None = None  # of that rollback
     whole: bool = False  # whether that hold is of all images
 
@@ -85,7 +86,8 @@ def _waiting(head: Head, before: Snapshot, sub: Subscription, terms: Terms) -> W
     if not of_this and version_of(old) in memory.replaced and version_of(old) not in known.replaced:
         whole = now.hold is not None and now.hold != was.hold
         hold = now.hold if whole else memory.hold if memory.hold != known.hold else None
-        return Waiting(sub, image, back_from=version_of(old), hold=hold, whole=whole)
+        passed = tuple(one for one in memory.replaced if one not in known.replaced)
+        return Waiting(sub, image, back_from=version_of(old), passed=passed, hold=hold, whole=whole)
     return Waiting(sub, image, memory.written.build if memory.written and of_this else Build())
 
 
@@ -220,7 +222,7 @@ def _alone(base: Snapshot, one: Waiting, terms: Terms, ancestry: Ancestry) -> tu
     move = replace(move, decision=replace(move.decision, candidate=one.image)) if move.updates else move
     verdict = move.decision.judged
     if verdict.verdict == "update":
-        return move, "waits", verdict.because
+        return _deferring(move, situation.memory.deferred), "waits", verdict.because
     if verdict.verdict == "defer":
         hold = holding(situation.state, situation.memory, terms.now)
         return move, "deferred", hold_text(hold) if hold else verdict.because
@@ -228,7 +230,7 @@ def _alone(base: Snapshot, one: Waiting, terms: Terms, ancestry: Ancestry) -> tu
 
 
 def _rollback(one: Waiting, situation: Situation, because: str) -> Move:
-    memory = rolled_back(situation.memory, situation.in_git, _reading(one), (), "")
+    memory = rolled_back(situation.memory, situation.in_git, _reading(one), one.passed, "")
     hold = None if one.whole else one.hold
     remember = Remember(replace(memory, hold=hold), hold=one.hold if one.whole else None)
     decision = situation.decision(one.image, Verdict("update", "admitted", because))
@@ -261,19 +263,20 @@ def _together(
     if verb in ("hold", "rollback", "undo"):
         return _by_hand(ask, move, one, own, told, ancestry)
     if verb == "release" and one.back_from and own and not move.updates:
-        free = Verdict("update", "admitted", f"rolled back from {one.back_from}")
+        # it is written anew, without its hold
+        free = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {one.back_from}")
         memory = own.remember.memory if own.remember else None
         remember = Remember(replace(memory, hold=None) if memory else None)
-        return move, replace(own, decision=replace(own.decision, judged=free), remember=remember), outcome, because
-    if one.back_from or not move.updates:
+        decision = replace(own.decision, judged=free, head=move.decision.head)
+        return replace(own, decision=decision, remember=remember), None, outcome, because
+    if not move.updates:
         if own and outcome == "deferred" and move.remember and move.remember.memory:
             newer = move.decision.verdict == "defer" and why_older(
                 one.written, Written(new.tag, new.digest, move.build), one.subscription.policy, ancestry
             )
             return move if newer else _remembering(move, move.remember, one, ancestry), None, outcome, because
-        if one.back_from and move.updates:
-            return move, None, "superseded", f"{new.version} takes its place"
-        return move, own, outcome, because
+        known = move.remember.memory if move.remember else None
+        return move, _deferring(own, known.deferred) if own and known else own, outcome, because
     if own is None or outcome != "waits":
         return move, None, outcome, because
     if new.version == one.image.version:
@@ -304,6 +307,13 @@ def _by_hand(
     if remember is None or remember.memory is None:
         return move, own, outcome, because
     return _remembering(move, remember, one, ancestry), None, "deferred", verdict.because
+
+
+def _deferring(move: Move, deferred: Written | None) -> Move:
+    """Return a move that keeps what waits. What is deferred beside it stays so."""
+    if not (move.remember and move.remember.memory):
+        return move
+    return replace(move, remember=replace(move.remember, memory=replace(move.remember.memory, deferred=deferred)))
 
 
 def _remembering(move: Move, remember: Remember, one: Waiting, ancestry: Ancestry) -> Move:

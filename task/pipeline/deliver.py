@@ -18,7 +18,7 @@ from task.deciding.job import Job, Outcome, Terms, landed_of
 from task.deciding.move import failed
 from task.deciding.verify import signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
-from task.git.names import memory_branch
+from task.git.names import is_branch_name, memory_branch
 from task.landing.changeset import GONE, Obsolete, PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
 from task.landing.existing_heads import ExistingHeads, Waits, read_heads
@@ -113,7 +113,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 def branches_of_requests(batch: Batch) -> list[str]:
     """Return head branches of the asks that want one, if nothing but the config could say otherwise."""
     subs = [ask.subscription for ask in batch.asks]
-    named = [sub.head_template for sub in subs if sub.head_template and "{{" not in sub.head_template]
+    named = [sub.head_template for sub in subs if is_branch_name(sub.head_template) and "{{" not in sub.head_template]
     named += [request_head(sub, batch.base) for sub in subs if sub.pull_request and not sub.head_template]
     return list(dict.fromkeys(named))[:MOST_HEADS]
 

@@ -39,7 +39,8 @@ class Image:
     held: bool = False
     deferred: int | None = None
     replaced: set[int] = field(default_factory=set)  # on the base
-    newest: int = 0  # ever merged before a rollback
+    passed: set[int] = field(default_factory=set)  # that the rollback which waits replaces
+    history: list[int] = field(default_factory=lambda: [0])  # of the base's values, newest last
 
     def defer(self, number: int) -> None:
         self.deferred = max(number, self.deferred or 0)
@@ -81,16 +82,35 @@ class Image:
         if was is not None and self.admits(was) and (self.waiting is None or was > self.waiting):
             self.waiting, self.back_from = was, None
 
+    def rollback(self, number: int) -> None:
+        self.again()
+        self.held = True
+        if self.waiting is not None and self.back_from is None:
+            self.defer(self.waiting)
+        self.waiting = self.back_from = None
+        if number == self.base:
+            return
+        self.waiting, self.back_from, self.passed = number, self.base, set()
+        if number in self.history:
+            older = self.history[::-1]
+            self.passed = set(older[: older.index(number)])
+
+    def now(self, number: int) -> None:
+        """The base has another value."""
+        self.base = number
+        self.history.append(number)
+
     def merged(self) -> None:
         """Somebody merged what waits."""
         if self.waiting is None:
             return
         if self.back_from is not None:
-            self.replaced.add(self.back_from)
+            self.replaced |= {self.back_from, *self.passed}
         else:
             self.replaced = {one for one in self.replaced if one > self.waiting}
         self.replaced.discard(self.waiting)
-        self.base, self.waiting, self.back_from = self.waiting, None, None
+        self.now(self.waiting)
+        self.waiting = self.back_from = None
 
 
 class Histories(RuleBasedStateMachine):
@@ -121,11 +141,17 @@ class Histories(RuleBasedStateMachine):
         self._run(lambda: self.scene.by_hand("release", name))
         self._touched(name, Image.release)
 
+    @rule(name=st.sampled_from(NAMES), number=st.integers(0, 9))
+    def rollback(self, name: str, number: int) -> None:
+        self._run(lambda: self.scene.by_hand("rollback", name, tag(number)))
+        self._touched(name, lambda image: image.rollback(number))
+
     @rule(name=st.sampled_from(NAMES), number=NUMBERS)
     def by_hand(self, name: str, number: int) -> None:
         """A person edits the base; nobody runs."""
         self.scene.write(name, tag(number))
-        self.images[name].base = number
+        if self.images[name].base != number:
+            self.images[name].now(number)
 
     @precondition(lambda self: HEAD in self.scene.branch.heads)
     @rule(keep=st.booleans())
@@ -221,4 +247,4 @@ class Histories(RuleBasedStateMachine):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_histories_in_memory() -> None:
-    run_state_machine_as_test(Histories, settings=settings(max_examples=100, stateful_step_count=15, deadline=None))
+    run_state_machine_as_test(Histories, settings=settings(max_examples=40, stateful_step_count=15, deadline=None))
