@@ -2,9 +2,12 @@
 
 import subprocess
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from fakes.oci_images import image
+from fakes.registry_api import registry_api
 from runs import KUSTOMIZATION, application, manifest, target
 from support import bare_repo, git, image_update
 
@@ -87,6 +90,31 @@ def test_a_promotion_waits_for_the_age_of_the_source(
     if rule == "too-young":
         assert "2099-11-05T11:00:00" in decision["because"]
         assert git(to, "rev-list", "--count", "main") == "1"
+
+
+@pytest.mark.parametrize(("config", "more"), [("minimumAge: 3d\n", ()), ("", ("--minimum-age", "3d"))])
+def test_a_scan_leaves_what_is_too_young_and_status_says_until_when(
+    tmp_path: Path, config: str, more: tuple[str, ...]
+) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    with registry_api() as server:
+        for tag, days in (("build-9", 30), ("build-10", 20), ("build-100", 1)):
+            created = (now - timedelta(days=days)).isoformat().replace("+00:00", "Z")
+            server.put("acme/web", tag, image(created=created, seed=tag))
+        named = f"{server.name}/acme/web"
+        text = KUSTOMIZATION.replace("ghcr.io/acme/web", named).replace("1.0.0", "build-9")
+        files = {target("a"): text, ".image-update/config": f"version: 1\ntagOrder: numeric\n{config}"}
+        repo = bare_repo(tmp_path, files)
+        app = application("a", repo, image_list=f"web={named}", update_strategy="alphabetical")
+        given = ("--applications", manifest(tmp_path, app), "--allow-protocol", "file", "--output", "json")
+        asked = ("--registry-check", "auto", *given)
+        shown = image_update("status", "--newest", *asked).json["images"][0]
+        done = image_update("scan", *asked, *more)
+    assert done.json["images"][0]["tag"] == "build-10", done.stderr
+    assert "newTag: build-10" in git(repo, "show", f"main:{target('a')}")
+    until = (now + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%S")
+    newest = "build-10" if config else "build-100"
+    assert (shown["newest"]["tag"], (shown["too_young_until"] or "")[:19]) == (newest, until if config else "")
 
 
 @pytest.mark.parametrize("text", ["3", "3 days", "0d", "900d"])
