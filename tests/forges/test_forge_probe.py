@@ -128,6 +128,9 @@ class Odd:
     def state(self, _number: str) -> Proposed:
         raise self.error
 
+    def withdraw(self, _found: Proposed, _body: str) -> None:
+        raise self.error
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -17,7 +17,7 @@ from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
 from task.landing.changeset import Obsolete, PreparedCommit, prepare_commits
 from task.landing.ports import Batch, World
-from task.model import Changeset, Decision, File, FileVersion, Landing, Person, Place, Snapshot
+from task.model import Changeset, Decision, File, FileVersion, Head, Landing, Person, Place, Snapshot
 from task.pipeline.deliver import deliver
 from task.pipeline.match import asks_for_images
 
@@ -40,7 +40,7 @@ class Repository:
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
 
-    def snapshot(self, branch: str, places: Iterable[Place], head: str = "") -> Snapshot:  # noqa: ARG002 - one branch
+    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
         list(places)
         files = {path: File(text) for path, text in self.files.items()}
         files |= {path: File("", "040000") for path in ("apps", "apps/a", "apps/b")}
@@ -49,8 +49,14 @@ class Repository:
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
         return snapshot
 
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Snapshot | None:  # noqa: ARG002 - there is none
+    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:  # noqa: ARG002 - there is none
         return None
+
+    def drop(self, head: str, was: str) -> None:
+        raise AssertionError
+
+    def remember(self, change: Changeset) -> Landing:
+        raise AssertionError
 
     def land(self, change: Changeset) -> Landing:
         head = change.destination.head
