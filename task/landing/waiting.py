@@ -258,35 +258,40 @@ def _together(
     verb = ask.intent.verb if ask.intent else ""
     new = move.decision.candidate
     if verb == "undo" and not one.back_from and outcome == "waits":
-        refused = Verdict("refuse", "superseded", f"{one.image.version} waits on the request by now")
-        return move.without_effect(refused), own, outcome, because
+        newer = Verdict("refuse", "superseded", f"{one.image.version} waits on the request by now")
+        return move.without_effect(newer), own, outcome, because
     if verb in ("hold", "rollback", "undo"):
         return _by_hand(ask, move, one, own, told, ancestry)
-    if verb == "release" and one.back_from and own and not move.updates:
-        # it is written anew, without its hold
-        free = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {one.back_from}")
-        memory = own.remember.memory if own.remember else None
-        remember = Remember(replace(memory, hold=None) if memory else None)
-        decision = replace(own.decision, judged=free, head=move.decision.head)
-        return replace(own, decision=decision, remember=remember), None, outcome, because
+    event = Written(new.tag, new.digest, move.build)
+    older = "" if terms.allow_downgrade else why_older(event, one.written, one.subscription.policy, ancestry)
+    if verb == "release" and one.back_from and own and (older or not move.updates):
+        return _released(move, one, own), None, outcome, because
     if not move.updates:
         if own and outcome == "deferred" and move.remember and move.remember.memory:
-            newer = move.decision.verdict == "defer" and why_older(
-                one.written, Written(new.tag, new.digest, move.build), one.subscription.policy, ancestry
-            )
-            return move if newer else _remembering(move, move.remember, one, ancestry), None, outcome, because
+            overtaken = why_older(one.written, event, one.subscription.policy, ancestry)
+            takes_over = overtaken and move.decision.verdict == "defer"
+            kept = move if takes_over else _remembering(move, move.remember, one, ancestry)
+            return kept, None, outcome, because
         known = move.remember.memory if move.remember else None
         return move, _deferring(own, known.deferred) if own and known else own, outcome, because
     if own is None or outcome != "waits":
         return move, None, outcome, because
     if new.version == one.image.version:
         return move, None, outcome, because
-    event = Written(new.tag, new.digest, move.build)
-    older = "" if terms.allow_downgrade else why_older(event, one.written, one.subscription.policy, ancestry)
     if older:
-        because = f"{one.image.version} waits on the head branch already: {older}"
-        return move.without_effect(Verdict("refuse", "superseded", because)), own, outcome, because
+        why = Verdict("refuse", "superseded", f"{one.image.version} waits on the head branch already: {older}")
+        ended = replace(move, decision=replace(move.decision, judged=why))  # a release ends the hold all the same
+        return ended if verb == "release" else move.without_effect(why), own, outcome, because
     return move, None, "superseded", f"{new.version} takes its place"
+
+
+def _released(move: Move, one: Waiting, own: Move) -> Move:
+    """Return the move of a release that writes a rollback that waits anew, without its hold."""
+    verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {one.back_from}")
+    memory = own.remember.memory if own.remember and own.remember.memory else Memory()
+    lifted = move.remember is not None and move.remember.lifted
+    remember = Remember(replace(memory, hold=None, deferred=None), lifted=lifted)
+    return replace(own, decision=replace(own.decision, judged=verdict, head=move.decision.head), remember=remember)
 
 
 def _by_hand(
