@@ -53,10 +53,10 @@ class Repository:
         return None
 
     def drop(self, head: str, was: str) -> None:
-        raise AssertionError
+        raise AssertionError(head, was)
 
     def remember(self, change: Changeset) -> Landing:
-        raise AssertionError
+        raise AssertionError(change)
 
     def land(self, change: Changeset) -> Landing:
         head = change.destination.head
