@@ -284,6 +284,8 @@ def _prepare(
     """
     subs = [one.subscription for one in done]
     wording = agreed_wording(wording, subs)
+    if wording.command == "hold" and head != snapshot.branch:  # the hold is remembered aside: this is what still waits
+        wording = replace(wording, command="run")
     named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
     reasons = new_holds(snapshot.files, files, done)
     command, plain = wording.command, wording.command in ("run", "scan", "promote")

@@ -135,6 +135,7 @@ class GitHub(ForgeServer):
         if refusal := _too_long(request.body):
             return refusal
         pull.title, pull.body = request.body.get("title", pull.title), request.body.get("body", pull.body)
+        pull.state = request.body.get("state", pull.state)
         return Reply(200, self.shown(pull))
 
     def _labels(self, request: Request, pull: Pull) -> Reply:

@@ -79,7 +79,7 @@ class Image:
     def release(self) -> None:
         self.again()
         was, self.held, self.deferred = self.deferred, False, None
-        if was is not None and self.admits(was) and (self.waiting is None or was > self.waiting):
+        if was is not None and self.admits(was) and (self.waiting is None or was >= self.waiting):
             self.waiting, self.back_from = was, None
 
     def rollback(self, number: int) -> None:
