@@ -41,6 +41,9 @@ class Scene:
     def on_top(self) -> int:
         return int(git(self.repo, "rev-list", "--count", "main..updates/a"))
 
+    def memories(self) -> list[str]:
+        return git(self.repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/image-update-memory/").split()
+
 
 def test_another_image_keeps_what_waits(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
@@ -89,12 +92,13 @@ def test_a_merged_branch_that_was_left_does_not_come_back(tmp_path: Path) -> Non
 def test_a_hold_that_waits_holds(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.call("hold", "a", "--reason", "freeze")
-    assert "freeze" in show(scene.repo, "updates/a", STATE)
+    (memory,) = scene.memories()
+    assert "freeze" in show(scene.repo, memory, STATE)
     assert scene.event(f"{WEB}:1.1.0") == ("defer", "held")
-    assert "freeze" in show(scene.repo, "updates/a", STATE)
+    assert all(words in show(scene.repo, memory, STATE) for words in ("freeze", "1.1.0"))
     scene.call("release", "a")
     assert "newTag: 1.1.0" in scene.text()
-    assert STATE not in git(scene.repo, "ls-tree", "-r", "--name-only", "updates/a")
+    assert scene.memories() == []
 
 
 def test_a_rollback_waits_too(tmp_path: Path) -> None:

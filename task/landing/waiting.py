@@ -83,7 +83,9 @@ def _waiting(head: Head, before: Snapshot, sub: Subscription, terms: Terms) -> W
     image, key = replace(sub.entry.image, tag=new.tag, digest=new.digest), key_of(sub)
     memory, known = now.images.get(key, Memory()), was.images.get(key, Memory())
     of_this = memory.written is not None and version_of(memory.written) == version_of(new)
-    if not of_this and version_of(old) in memory.replaced and version_of(old) not in known.replaced:
+    # A rollback keeps `written`, which may be the very version that it goes back to.
+    of_event = of_this and memory.written != known.written
+    if not of_event and version_of(old) in memory.replaced and version_of(old) not in known.replaced:
         whole = now.hold is not None and now.hold != was.hold
         hold = now.hold if whole else memory.hold if memory.hold != known.hold else None
         passed = tuple(one for one in memory.replaced if one not in known.replaced)
