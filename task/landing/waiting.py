@@ -233,7 +233,8 @@ def _alone(base: Snapshot, one: Waiting, terms: Terms, ancestry: Ancestry) -> tu
 
 def _rollback(one: Waiting, situation: Situation, because: str) -> Move:
     memory = rolled_back(situation.memory, situation.in_git, _reading(one), one.passed, "")
-    hold = None if one.whole else one.hold
+    # The base may have a hold already. Only `release` ends it.
+    hold = None if one.whole else one.hold or memory.hold
     remember = Remember(replace(memory, hold=hold), hold=one.hold if one.whole else None)
     decision = situation.decision(one.image, Verdict("update", "admitted", because))
     return Move(decision, remember=remember, rolled_back=True)
