@@ -21,7 +21,7 @@ from support import DATA, Result, bare_repo, command, commit, git, image_update,
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
-from task.commands.scan import scanned
+from task.commands.scan import chosen
 from task.deciding.ask import settled_without_git
 from task.deciding.decide import decide
 from task.deciding.job import Terms, Wording
@@ -413,7 +413,7 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
     metadata = {"name": given["app_name"], "namespace": given["app_namespace"], "annotations": annotations}
     status = {"sourceType": given.get("source_type", ""), "summary": {"images": given["live_images"]}}
     app = parse_application({"metadata": metadata, "spec": {"source": given["source"]}, "status": status})
-    found = scanned(asks_for_all([subscribe(app)]), Terms(), lambda questions: registry(given, questions))
+    found, _ = chosen(asks_for_all([subscribe(app)]), Terms(), lambda questions: registry(given, questions))
     files = {path: File(text) for path, text in given["files"].items()} | {given["source"]["path"]: File("", "040000")}
     snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
     asks = [ask for ask in found.asks if settled_without_git(ask, Terms()) is None]

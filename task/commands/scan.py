@@ -62,7 +62,8 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     matched = replace(matched, asks=(*within, *live), problems=problems)
     if job.repository_config:
         matched = _as_configs_want(matched, job, world)
-    return job, scanned(matched, job.terms, world.registry)
+    found, _ = chosen(matched, job.terms, world.registry)
+    return job, found
 
 
 def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
@@ -104,16 +105,11 @@ def _wanted(asks: Sequence[Ask], job: Job, world: World) -> tuple[list[Ask], lis
     return found, failed
 
 
-def scanned(matched: Matched, terms: Terms, registry: Registry) -> Matched:
-    """Return the asks, each with its newest tag, and a decision for each ask without one."""
-    found, _ = chosen(matched, terms, registry)
-    return found
+def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched, Mapping[Key, str]]:
+    """Return the asks, each with its newest tag, and a decision for each ask without one.
 
-
-def chosen(
-    matched: Matched, terms: Terms, registry: Registry
-) -> tuple[Matched, Mapping[tuple[str, str, str, str, str], str]]:
-    """Return what `scanned` returns, and until when the newest tag of an ask is too young."""
+    Also return until when the newest tag of an ask is too young, by the key of the ask.
+    """
     ready = {id(ask): now for ask in matched.asks if (now := _without_asking(ask, terms))}
     choices = _dated(_listed([ask for ask in matched.asks if id(ask) not in ready], registry), registry)
     fitting, young = _fitting([one for one in choices if one.error is None], terms, registry)

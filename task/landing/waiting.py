@@ -1,7 +1,8 @@
-"""Pure code for what waits on head branches: every run decides all of it again, on the base of now.
+"""Pure code for the builds that wait on head branches. Every run decides all of them again, on the base as it is now.
 
 A head branch holds at most one waiting build for each write-back file and alias: what our commit there changed against
-its own parent. What passes again is written on the base's tip. What a person holds is remembered as deferred instead.
+its own parent. A build that passes again is written on the base's tip. A build that a person holds is remembered
+as deferred instead.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> str |
 
 @dataclass(frozen=True)
 class DecidedAgain:
-    """What becomes of a head branch: the moves of the asks, those of what waits, and what to tell of the latter."""
+    """What becomes of a head branch: the moves of the asks, those of what waits, and what the report says of it."""
 
     moves: tuple[Move, ...]
     kept: tuple[Move, ...]
@@ -205,7 +206,7 @@ def _told(one: Waiting, head: str, outcome: Fate, because: str) -> Waited:
 
 
 def _alone(base: Snapshot, one: Waiting, terms: Terms, ancestry: Ancestry) -> tuple[Move | None, Fate, str]:
-    """Decide what waits on the base of now: the move that keeps or defers it, and what to tell."""
+    """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it, and why."""
     # what waits was proposed before the freeze, and was asked about at the registry then
     sub = replace(one.subscription, freeze=None)
     try:
@@ -255,7 +256,7 @@ def _together(
 ) -> tuple[Move, Move | None, Fate, str]:
     """Decide between an ask's move and what waits for the same image.
 
-    Return the ask's move, the move that keeps or defers what waits, and what to tell of it.
+    Return the ask's move, the move that keeps or defers what waits, what becomes of it, and why.
     """
     outcome, because = told
     verb = ask.intent.verb if ask.intent else ""
@@ -307,7 +308,7 @@ def _by_hand(
         return move, own, outcome, because
     if one.back_from:
         if intent.verb == "hold":
-            return move, own, outcome, because  # the rollback is what the hold is to keep
+            return move, own, outcome, because  # the hold keeps the rollback
         again = one.image.version == move.decision.candidate.version
         return move, None, outcome if again else "dropped", because if again else verdict.because
     if intent.hold is None:
@@ -318,7 +319,7 @@ def _by_hand(
 
 
 def _deferring(move: Move, deferred: Written | None) -> Move:
-    """Return a move that keeps what waits. What is deferred beside it stays so."""
+    """Return a move that keeps what waits. A build that is deferred as well stays deferred."""
     if not (move.remember and move.remember.memory):
         return move
     return replace(move, remember=replace(move.remember, memory=replace(move.remember.memory, deferred=deferred)))
