@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from task.ci.results import dotenv, github_output, github_summary, repositories, results
+from task.ci.results import dotenv, github_output, repositories, results
 from task.errors import UsageError
 from task.model import Report
 from task.output.console import stdout_console
@@ -11,8 +11,10 @@ from task.output.outcome import as_json, json_text
 from task.output.report_table import table
 from task.output.report_text import plain
 from task.output.stdout import unwritable, write_stdout
+from task.output.summary import summary
 from task.settings import ResultOptions
 
+LARGEST_SUMMARY = 250_000  # characters; GitHub drops a summary of more than 1 MiB
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
@@ -53,7 +55,7 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     if path := environ.get("GITHUB_OUTPUT"):
         writes.append(("GITHUB_OUTPUT", path, github_output(named), "a"))
     if path := environ.get("GITHUB_STEP_SUMMARY"):
-        writes.append(("GITHUB_STEP_SUMMARY", path, github_summary(report), "a"))
+        writes.append(("GITHUB_STEP_SUMMARY", path, summary(as_json(report), LARGEST_SUMMARY, diffs=True), "a"))
     failed = []
     for option, path, text, mode in writes:
         try:
@@ -76,7 +78,7 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
     """Return the report for people: a table with colours on a terminal, plain text for pipes and logs."""
     if console := stdout_console(environ):
         return table(as_json(report), console)
-    return plain(report)
+    return plain(as_json(report))
 
 
 def _folder(output: ResultOptions) -> str:

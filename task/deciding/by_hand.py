@@ -56,7 +56,7 @@ def _hold(intent: Intent, situation: Situation) -> Move:
         because = hold_text(known) if known else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
     decision = situation.decision(image, Verdict("defer", "held", hold_text(new)))
-    return Move(decision, remember=_held(intent, situation.memory, new))
+    return Move(decision, remember=_held(intent, situation.memory, new), hold=new)
 
 
 def _equal(known: Hold | None, new: Hold) -> bool:

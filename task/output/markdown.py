@@ -27,6 +27,7 @@ class Row(NamedTuple):
     old: str
     new: str  # "" where nothing changes
     why: str = ""
+    fix: str = ""
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
@@ -40,9 +41,7 @@ def builds(rows: Sequence[Row], room: int) -> str:
     left = room - sum(map(len, lines)) - 60
     for row in rows:
         version = " → ".join(code(text) for text in (row.old, row.new) if text)
-        cells = (
-            [row.decision] * decided + [code(row.application), code(row.image), version] + [code(row.why)] * reasoned
-        )
+        cells = [row.decision] * decided + [code(row.application), code(row.image), version] + [_why(row)] * reasoned
         line = _line(cells)
         left -= len(line) + 1
         if left < 0:
@@ -83,6 +82,10 @@ def link(url: str, name: str = "") -> str:
     parts = safe.partition("://")[2].rstrip("/").split("/")[-2:]
     short = "/".join(part[:12] if len(part) in (40, 64) else part for part in parts)
     return f"[{code(name or short)}]({safe})"
+
+
+def _why(row: Row) -> str:
+    return f"{code(row.why)} fix: {code(row.fix)}" if row.fix else code(row.why)
 
 
 def _line(cells: Sequence[str]) -> str:

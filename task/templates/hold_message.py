@@ -12,6 +12,8 @@ from task.templates.commit_message import (
     AppChanges,
     Message,
     commit_message,
+    new_version,
+    old_version,
     tidy,
 )
 from task.templates.trailers import Trailer, one_line, trailer_lines
@@ -19,11 +21,19 @@ from task.templates.trailers import Trailer, one_line, trailer_lines
 VERBS = {"hold": "hold", "release": "release", "rollback": "roll back"}
 
 
-def subject(command: str, apps: Sequence[AppChanges]) -> str:
-    """Return the subject line: what the command does with these Applications."""
-    verb = VERBS.get(command, "remember for")
+def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str = "") -> str:
+    """Return the subject line: what the command does with these Applications, to which version, or why.
+
+    A run that only keeps `build` back says so.
+    """
+    verb = VERBS.get(command, f"hold back {one_line(build)} of")
+    changes = [change for app in apps for change in app.changes]
+    olds, news = ({f(change) for change in changes} for f in (old_version, new_version))
+    end = f" from {olds.pop()}" if command == "rollback" and len(olds) == 1 and "" not in olds else ""
+    end += f" to {news.pop()}" if len(news) == 1 else f": {one_line(why)}" if why and not changes else ""
     line = f"{verb} {', '.join(one_line(app.name) for app in apps)}"
-    return line if len(line) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
+    line = line if len(line + end) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
+    return one_line(line + end, 2 * SUBJECT)
 
 
 def hold_message(

@@ -9,7 +9,8 @@ from task.errors import Malformed, TaskError, UsageError
 from task.forges.address import Known
 from task.forges.github_commits import GitHubCommits
 from task.forges.opened import Forges, RepositoryDeployments, RequestComments
-from task.forges.places import compare_url, forge_option, known_to
+from task.forges.places import compare_url, forge_option, known_to, place_of
+from task.forges.table import FORGES
 from task.forges.tokens import ForgeTokenOptions, Tokens, check_token_file
 from task.git.environment import Login
 from task.git.names import rewritten
@@ -30,6 +31,7 @@ class ForgeClients:
         self._settings, self._environ, self._log, self._opened, self._logins = settings, environ, log, opened, logins
         self._forges: Callable[[], Forges] = once(self._open)
         self._forge = _forge(settings.forge.forge)
+        self._known = (*((self._forge,) if self._forge else ()), *known_to(environ))
         if settings.forge.forge_token_file:
             check_token_file(settings.forge.forge_token_file)
 
@@ -65,6 +67,15 @@ class ForgeClients:
             return "", ""
         return place.forge, compare_url(place, base, head)
 
+    def commit_page(self, repo: str, commit: str) -> str:
+        """Return the URL of a commit's page, or "" if the URL does not tell which kind of forge it is."""
+        try:
+            places = [place_of(url, self._known) for url in (self._reached(repo), repo)]
+        except Malformed:
+            return ""
+        place = next(filter(None, places), None)
+        return FORGES[place.forge].commit.format(place.web, commit) if place and commit else ""
+
     def _reached(self, repo: str) -> str:
         """Return the URL that this step uses for the repository, because pushes go there."""
         return rewritten(repo, self._settings.transport.rewrite_url)
@@ -78,9 +89,8 @@ class ForgeClients:
             self._environ,
             self._logins,
         )
-        known = (*((forge,) if forge else ()), *known_to(self._environ))
         found = Forges(
-            known,
+            self._known,
             tokens,
             self._settings.access.ca_file,
             log=lambda line: self._log("debug", line),
