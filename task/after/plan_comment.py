@@ -14,7 +14,7 @@ from task.errors import TaskError
 from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, LONGEST, LONGEST_BODY, WITHOUT_HTML, code, link
 from task.landing.ports import World
 from task.model import Decision, Problem, Report
-from task.output.outcome import counts, current
+from task.output.report_json import counts, current
 from task.output.words import ELSEWHERE, NOT_READ, VERDICTS, counted
 from task.text import without_logins
 

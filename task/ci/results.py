@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from task.model import Report
-from task.output.outcome import counts, current, status, waited_as_json
+from task.output.report_json import counts, current, status, waited_as_json
 from task.output.report_text import summary
 from task.output.words import NOT_READ, ROLLED_BACK, VERDICTS, ending, waiting_line
 from task.text import exact_json, one_line, printable, printable_lines, visible

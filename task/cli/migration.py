@@ -10,7 +10,7 @@ from task.annotations.image_updater_config import NAME, ConfigOption, options_of
 from task.annotations.known_keys import doubts
 from task.annotations.subscription import attempted, subscribe
 from task.cli.update import job_of
-from task.commands.migration import BY_ANNOTATIONS, Row, Side, TrackedImage, row_of
+from task.commands.migration import BY_ANNOTATIONS, Comparison, Side, TrackedImage, row_of
 from task.commands.status import Look, rows_of
 from task.landing.ports import World
 from task.model import Application, ImageStatus, Problem
@@ -27,7 +27,7 @@ HOWS = {"git": "commits", "live": "patches the live Application", "nothing": "do
 class Migration:
     """What changes if Image Update takes over from Argo CD Image Updater."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Comparison, ...]
     config: tuple[ConfigOption, ...]
     config_origin: str  # "" if the ConfigMap was not read
 
@@ -106,7 +106,7 @@ def _side(side: Side) -> str:
     return f"{told}: {side.because}" if side.because else told
 
 
-def _image(one: TrackedImage, row: Row) -> str:
+def _image(one: TrackedImage, row: Comparison) -> str:
     name = f"{one.alias}={one.name}" if one.alias else one.name
     rule = " ".join(filter(None, (one.strategy or "broken", one.constraint)))
     before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""

@@ -51,7 +51,7 @@ class TrackedImage:
 
 
 @dataclass(frozen=True)
-class Row:
+class Comparison:
     """One Application before and after."""
 
     application: str
@@ -77,7 +77,7 @@ def row_of(
     *,
     updaters: bool,
     in_cluster: bool,
-) -> Row:
+) -> Comparison:
     """Return one Application before and after. `status` is what was read about its images.
 
     `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them. `updaters`: whether
@@ -96,7 +96,7 @@ def row_of(
         # Without a status, only Git tells the type of the source. A plain directory is updated by neither.
         if now.how == "git" and broken[0].rule == "target" and not any(sub.source.kind for sub in meant):
             now = here
-    return Row(
+    return Comparison(
         app.key,
         selected,
         now,

@@ -21,7 +21,7 @@ from task.landing.governed import CONFIG, Governed, govern
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
 from task.model import Decision, ImageStatus, Problem, Status, Verdict
-from task.output.outcome import exit_code
+from task.output.report_json import exit_code
 from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover

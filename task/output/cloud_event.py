@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from task.model import Commit, Decision, Report
-from task.output.outcome import current
+from task.output.report_json import current
 from task.urls import without_login
 
 SPEC = "0.4.1"  # of CDEvents

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from task.model import Decision, Report
-from task.output.outcome import counts, current, status, waited_as_json
+from task.output.report_json import counts, current, status, waited_as_json
 from task.output.words import (
     ROLLED_BACK,
     VERDICTS,

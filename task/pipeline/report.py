@@ -9,7 +9,7 @@ from task.deciding.cautions import cautions, first_tags, not_merged, without_req
 from task.deciding.job import Job, Outcome
 from task.errors import Exit
 from task.model import Problem, Report
-from task.output.outcome import exit_code
+from task.output.report_json import exit_code
 from task.pipeline.match import Matched
 from task.pipeline.overlooked import Seen
 

@@ -72,7 +72,7 @@ class RealWorld(World):
         self._signer = signers(settings.commit, self._git.git, self._opened)
         self._open = self._git.repository(
             self._signer,
-            self._cluster.plan if self._cluster else None,
+            self._cluster.credentials if self._cluster else None,
             (lambda repo: self._forges().commits(repo)) if by_api else None,
             lambda repo: self._forges().check_commits(repo),
         )
@@ -237,8 +237,8 @@ class RealWorld(World):
 
     def _descends(self, subscription: Subscription | None, repo: str, revision: str, commit: str) -> str:
         """Tell how a revision from Argo CD relates to the commit that was written."""
-        plan = self._cluster.plan if self._cluster else None
-        return descent(lambda: self._git.client(repo, subscription, plan), repo, (revision, commit), self._log)
+        from_cluster = self._cluster.credentials if self._cluster else None
+        return descent(lambda: self._git.client(repo, subscription, from_cluster), repo, (revision, commit), self._log)
 
     def close(self) -> None:
         """Remove what was opened for the run."""
