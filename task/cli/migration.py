@@ -35,8 +35,8 @@ class Migration:
 def migration(found: Discovered, settings: Settings, environ: Mapping[str, str], world: World) -> Migration:
     """Return a row for each Application, with what Git says now."""
     job = replace(job_of(settings, (), environ), dry=True)
-    subscribed = [subscribe(app, job.scope.defaults) for app in found.applications]
-    read, problems = rows_of(asks_for_all(subscribed), job, world, Look(builds=0))
+    subscribed = [(app, subscribe(app, job.scope.defaults)) for app in found.applications]
+    read, problems = rows_of(asks_for_all([one for _, one in subscribed]), job, world, Look(builds=0))
     status: dict[str, list[ImageStatus]] = {}
     for row in read:
         status.setdefault(row.subscription.application.key, []).append(row)
@@ -46,14 +46,15 @@ def migration(found: Discovered, settings: Settings, environ: Mapping[str, str],
     in_cluster = "cluster" in sources(settings, environ)
     rows = [
         row_of(
+            app,
             one,
-            attempted(_without_doubts(one.application), job.scope.defaults)[1],
-            status.get(one.application.key, ()),
-            unread.get(one.application.key, ()),
+            attempted(_without_doubts(app), job.scope.defaults)[1],
+            status.get(app.key, ()),
+            unread.get(app.key, ()),
             updaters=found.updaters > 0,
             in_cluster=in_cluster,
         )
-        for one in subscribed
+        for app, one in subscribed
     ]
     config = found.updater_config
     return Migration(tuple(rows), options_of(config.item) if config else (), config.origin if config else "")

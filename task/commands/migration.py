@@ -70,6 +70,7 @@ class Comparison:
 
 
 def row_of(
+    app: Application,
     one: Subscribed,
     meant: Sequence[Subscription],
     status: Sequence[ImageStatus],
@@ -83,7 +84,6 @@ def row_of(
     `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them. `updaters`: whether
     there are ImageUpdaters. `in_cluster`: whether secrets can be read there.
     """
-    app = one.application
     selected = app.reference or ("no ImageUpdater" if updaters else BY_ANNOTATIONS)
     if app.reference and not app.from_resource:
         selected += ", which leaves it to its annotations"

@@ -27,7 +27,7 @@ from task.kubernetes.application_store import ApplicationStore, ClusterApplicati
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.in_cluster import in_cluster
 from task.landing.ports import LiveApplications
-from task.model import Application, Found, Image, Subscription
+from task.model import Application, Found, Image, Subscription, Tracker
 from task.once import once
 from task.output.log import Log
 from task.pipeline.discover import concerns, within_narrowing
@@ -152,7 +152,7 @@ class Argo:
         api: RolloutApi = self.server(LIMITS if patient else None)
         return api
 
-    def page(self, app: Application) -> str:
+    def page(self, app: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if unknown."""
         web = self._web()
         return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}" if web else ""

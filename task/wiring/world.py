@@ -21,7 +21,7 @@ from task.errors import TaskError, UsageError
 from task.forges.opened import RepositoryDeployments, RequestComments
 from task.git.ancestry import Lineage
 from task.landing.ports import Forge, LiveApplications, Repository, World
-from task.model import Answer, Application, Found, Image, Question, Subscription
+from task.model import Answer, Application, Found, Image, Question, Subscription, Tracker
 from task.once import once
 from task.output.log import Log
 from task.registry.client import Registry
@@ -190,7 +190,7 @@ class RealWorld(World):
         """Return the deployments that a repository shows."""
         return self._forges().deployments(repo)
 
-    def page(self, application: Application) -> str:
+    def page(self, application: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
         return self._argo.page(application) if self._argo else ""
 

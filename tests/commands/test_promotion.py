@@ -18,7 +18,7 @@ from task.commands.source_versions import with_promoted
 from task.deciding.job import DeployedSource, Failure, Followed, Intent, Job, Landed, Promotion, Terms
 from task.errors import UsageError
 from task.image import parse_image
-from task.model import Build, Changeset, Decision, Hold, Landing, Report
+from task.model import Build, Changeset, Hold, Judged, Landing, Report
 
 DB = "ghcr.io/acme/db"
 
@@ -49,15 +49,15 @@ class Stages(Story):
         text = self.branch.files[path(key)]
         return text.partition("newTag: ")[2].partition("\n")[0].strip("\"'")
 
-    def build(self, key: str, tag: str, sequence: int | None = None) -> Decision:
+    def build(self, key: str, tag: str, sequence: int | None = None) -> Judged:
         """An event for one Application."""
         terms = Terms(build=Build(sequence=sequence), now=NOW)
         return self._for(key, Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
 
-    def by_hand(self, key: str, intent: Intent) -> Decision:
+    def by_hand(self, key: str, intent: Intent) -> Judged:
         return self._for(key, Job(intent.verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent))
 
-    def _for(self, key: str, job: Job) -> Decision:
+    def _for(self, key: str, job: Job) -> Judged:
         narrowed = replace(SCOPE, narrow=replace(SCOPE.narrow, names=(key,)))
         (decision,) = self.run(replace(job, scope=narrowed)).decisions
         return decision
