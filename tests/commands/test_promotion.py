@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_world import FakeWorld
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from memory import NOW, SCOPE, URL, WORDING, Branch, Story
 from runs import KUSTOMIZATION, WEB, application, target
@@ -509,6 +509,8 @@ def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
 )
 def test_promote_is_an_event_like_the_sources_own(strategy: str, steps: Sequence[tuple[str, int, bool]]) -> None:
     """Whatever happened before: it decides as the source's build would, and the second time it changes nothing."""
+    # Of a source that has builds with a number and builds without, nobody can tell a later build from a way back.
+    assume(len({identified for what, _, identified in steps if what == "staging"}) < 2)
 
     def stages() -> Stages:
         return Stages(app("staging/web", update_strategy=strategy), app("production/web", update_strategy=strategy))
