@@ -293,14 +293,13 @@ def _prepare(
         command = "rollback" if back else "hold"
     changed = tuple(one for one in named if one.changes)
     sentences, asked = tuple(_sentences(done, reasons)), ""
-    why, *others = dict.fromkeys(one.hold.reason for one in done if one.hold) or ("",)
+    whys = {one.hold.reason for one in done if one.hold}
+    why = whys.pop() if len(whys) == 1 else ""
     if not plain or command != wording.command:
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
-        asked = subject(
-            command, [one for one in named if (one.namespace, one.name) in meant] or named, why="" if others else why
-        )
+        asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named, why=why)
     if asked or not changed:
-        words = asked or subject(command, named, done[0].decision.candidate.version, "" if others else why)
+        words = asked or subject(command, named, done[0].decision.candidate.version, why)
         message = hold_message(words, wording.template, named, sentences, wording.trailers)
     else:
         sentences = tuple(_sentences([one for one in done if one.decision.verdict == "defer"], ()))
