@@ -11,16 +11,9 @@ import json
 from collections.abc import Mapping
 
 from task.model import Report
-<<<<<<< HEAD
-from task.output.outcome import as_json, status
+from task.output.report_json import as_json, status
 from task.output.words import outcome
 from task.text import exact_json, one_line, printable
-=======
-from task.output.report_json import counts, current, status, waited_as_json
-from task.output.report_text import summary
-from task.output.words import NOT_READ, ROLLED_BACK, VERDICTS, ending, waiting_line
-from task.text import exact_json, one_line, printable, printable_lines, visible
->>>>>>> main
 from task.urls import web_page, without_login
 
 LIMIT = 2048

@@ -76,16 +76,12 @@ def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[
     return [row for one in found for row in one.rows], tuple(chain.from_iterable(one.problems for one in found))
 
 
-<<<<<<< HEAD
 def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
     repo = row.subscription.repo
     return replace(row, builds=tuple(replace(one, url=world.commit_page(repo, one.commit)) for one in row.builds))
 
 
-def _problem(decision: Decision) -> Problem:
-=======
 def _problem(decision: Judged) -> Problem:
->>>>>>> main
     key, verdict = decision.subscription.application.key, decision.judged
     return Problem(application=key, rule=verdict.rule, message=verdict.because, hint=verdict.hint, exit=verdict.exit)
 

@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-<<<<<<< HEAD
 from task.output.words import FOLDED, JSON, headline, lines, own_commits, requests, waiting_words
-=======
-from task.model import Judged, Report
-from task.output.report_json import counts, current, status, waited_as_json
-from task.output.words import (
-    ROLLED_BACK,
-    VERDICTS,
-    change,
-    counted,
-    ending,
-    nothing_decided,
-    waiting_line,
-)
->>>>>>> main
 from task.text import and_more, printable
 
 
@@ -36,7 +22,6 @@ def plain(report: JSON) -> str:
     return "\n".join(map(printable, shown)) + "\n"  # nearly all of this is untrusted: names, URLs, diffs
 
 
-<<<<<<< HEAD
 def _decisions(report: JSON) -> Iterator[str]:
     rows = []
     for one in lines(report):
@@ -46,20 +31,6 @@ def _decisions(report: JSON) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-=======
-def _plain_decision(decision: Judged) -> Iterator[str]:
-    entry, verdict = decision.subscription.entry, decision.judged
-    alias = f"{entry.alias}=" if entry.alias else ""
-    versions = change(verdict.verdict, current(decision) or "", decision.candidate.version, read=bool(decision.kind))
-    yield f"  {MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]:8} {alias}{entry.image.name}  {versions}"
-    yield f"      {verdict.rule}: {verdict.because}"
-    if decision.source:
-        yield f"      from: {decision.source}"
-    if verdict.hint and verdict.verdict == "error":
-        yield f"      fix: {verdict.hint}"
-    if decision.current.file and verdict.verdict in ("update", "unchanged"):
-        yield f"      file: {decision.current.file}"
->>>>>>> main
 
 
 def _commits(report: JSON) -> Iterator[str]:

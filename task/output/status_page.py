@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from task.model import Status
-from task.output.outcome import problem_as_json
+from task.output.report_json import problem_as_json
 from task.output.report_page import render
 from task.output.status_words import facts, name, note, ordered, says, state, summary
 
