@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from task.output.diff import diff_lines
 from task.output.words import JSON, exit_words, lines, others, outcome, parted, waiting_words
-from task.text import visible
+from task.text import counted, visible
 from task.urls import web_page
 
 MARKED = ("update", "unchanged", "refuse", "defer", "error", "updated", "refused", "failed", "warning")
@@ -34,7 +34,7 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
 )
 ENVIRONMENT.tests["web_page"] = web_page
-ENVIRONMENT.globals["marked"] = MARKED
+ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 
 def page(report: JSON) -> str:

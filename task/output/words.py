@@ -55,7 +55,9 @@ class Line(NamedTuple):
     @property
     def why(self) -> str:
         """Return the reason, with the rule if the word does not say it."""
-        return self.because if self.verdict in ("update", "defer") else f"{self.rule}: {self.because}"
+        if self.verdict in ("update", "defer"):
+            return self.because.removeprefix("held").lstrip(":; ") or self.rule
+        return f"{self.rule}: {self.because}"
 
 
 def lines(report: JSON) -> list[Line]:
@@ -68,7 +70,9 @@ def lines(report: JSON) -> list[Line]:
         verdict: str = one["verdict"]
         changes = verdict == "update"
         word = VERDICTS.get(verdict, verdict)
-        if changes and would_be(report):
+        if changes and report["command"] == "rollback":
+            word = "would roll back" if would_be(report) else "rolled back"
+        elif changes and would_be(report):
             word = "would update"
         elif changes and one["head"] != one["branch"] and (one["repository"], one["head"]) in requests:
             word = "proposed"
@@ -122,11 +126,12 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
     elsewhere = dict.fromkeys(one["application"] for one in errors if one["application"])
     words = []
     for word, number in numbers.items():
-        words.append(f"{number} {'to update' if word == 'would update' else word}")
+        words.append(f"{number} {word.replace('would', 'to')}")
         words[-1] += f" ({and_more([named(one) for one in failed])})" if word == VERDICTS["error"] else ""
     if errors:
+        what = "failed rollout" if all(one["rule"] == "rollout" for one in errors) else "error"
         names = f" ({and_more([named(one) for one in elsewhere])})" if elsewhere else ""
-        words.insert(bool(failed), f"{counted(len(errors), 'error')}{names}")
+        words.insert(bool(failed), f"{counted(len(errors), what)}{names}")
     if report["status"] == "updated" and not any(one.verdict == "update" for one in shown):
         words.append("would commit" if would_be(report) else "committed")
     if any(commit.get("rollback") for commit in report["commits"]):  # older reports do not have the member

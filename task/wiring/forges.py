@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from task.errors import Malformed, TaskError, UsageError
 from task.forges.address import Known
@@ -69,12 +69,11 @@ class ForgeClients:
 
     def commit_page(self, repo: str, commit: str) -> str:
         """Return the URL of a commit's page, or "" if the URL does not tell which kind of forge it is."""
-        try:
-            places = [place_of(url, self._known) for url in (self._reached(repo), repo)]
-        except Malformed:
-            return ""
-        place = next(filter(None, places), None)
-        return FORGES[place.forge].commit.format(place.web, commit) if place and commit else ""
+        for url in (self._reached(repo), repo) if commit else ():
+            with suppress(Malformed):  # a path
+                if place := place_of(url, self._known):
+                    return FORGES[place.forge].commit.format(place.web, commit)
+        return ""
 
     def _reached(self, repo: str) -> str:
         """Return the URL that this step uses for the repository, because pushes go there."""
