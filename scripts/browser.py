@@ -44,9 +44,19 @@ class Page:
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write, self._unread, self._number = read, write, b"", 0
+        self.reader()
+
+    def reader(self, width: int = 1280, height: int = 900, scheme: str = "light", scale: float = 1) -> None:
+        """Begin as somebody who has never been here, with a window of this size, and who prefers light or dark."""
         self._session: dict[str, str] = {}
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        context = self.ask("Target.createBrowserContext")["browserContextId"]
+        target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         self._session = {"sessionId": self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=scale, mobile=width < 600,
+        )  # fmt: skip
+        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def ask(self, method: str, **params: object) -> dict[str, Any]:
         """Return the browser's answer to one command."""
@@ -68,8 +78,7 @@ class Page:
                 return dict(answer["result"])
 
     def open(self, url: str) -> None:
-        """Show a page that is fresh, as for a reader who has never been there."""
-        self.run("localStorage.clear()")
+        """Show a page."""
         self.ask("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
@@ -86,14 +95,6 @@ class Page:
                 raise TimeoutError(script)
             time.sleep(0.05)
         return value
-
-    def screen(self, width: int, height: int, scheme: str = "light", scale: float = 1) -> None:
-        """Choose the size of the window, and whether the reader prefers light or dark."""
-        self.ask(
-            "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=scale, mobile=width < 600,
-        )  # fmt: skip
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def picture(self) -> bytes:
         """Return what the window shows, as PNG."""

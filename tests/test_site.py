@@ -108,14 +108,14 @@ def test_the_search_finds_the_answer_first(page: Page, address: str, question: s
 
 @pytest.mark.parametrize("name", ["index", "reference", "troubleshooting", "how-to/rollback", "figures"])
 def test_no_page_is_wider_than_a_phone(page: Page, address: str, name: str) -> None:
-    page.screen(390, 844)
+    page.reader(390, 844)
     page.open(f"{address}{name}.html")
     assert page.run("document.documentElement.scrollWidth") <= 390
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_is_as_dark_as_its_reader_wants(page: Page, address: str, scheme: str) -> None:
-    page.screen(1280, 900, scheme)
+    page.reader(1280, 900, scheme)
     page.open(f"{address}index.html")
     page.until(f"document.body.dataset.mdColorScheme === '{'slate' if scheme == 'dark' else 'default'}'")
     background = page.run("getComputedStyle(document.body).backgroundColor")
