@@ -59,6 +59,17 @@ def changed(one: Story) -> set[str]:
     return {path for files in every for path, text in files.items() if first.get(path) != text}
 
 
+CI = (
+    ".github/workflows/x.yml",
+    ".GitHub",
+    ".gitlab-ci.yml",
+    ".gitlab/x.yaml",
+    ".circleci/config.yml",
+    "sub/Azure-Pipelines.yaml",
+    "bitbucket-pipelines.yml",
+    "Jenkinsfile",
+    "docs/codeowners",
+)
 FILES = {PATH: TEAM_A, "apps/a/values.yaml": VALUES, "apps/b/values.yaml": VALUES, "Apps/a/values.yaml": VALUES}
 
 
@@ -276,7 +287,7 @@ def test_what_waits_is_dropped_once_it_is_not_permitted_any_more() -> None:
 @pytest.mark.parametrize(
     ("writes", "path", "allowed"),
     [
-        ((), ".github/workflows/x.yml", False),
+        *(((), path, False) for path in CI),
         (("**",), ".github/workflows/x.yml", False),
         ((".*/**",), ".github/workflows/x.yml", False),
         ((".github/**",), ".github/workflows/x.yml", True),
