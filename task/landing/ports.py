@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Question,
         Snapshot,
         Subscription,
+        Tracker,
     )
 
 
@@ -213,7 +214,7 @@ class World:
         """Return the deployments that a repository shows."""
         raise NotImplementedError
 
-    def page(self, application: Application) -> str:
+    def page(self, application: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
         raise NotImplementedError
 
