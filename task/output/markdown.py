@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from task.text import visible
+from task.text import printable
 from task.urls import without_login
 
 LONGEST_CELL = 300
@@ -60,7 +60,7 @@ def folded(title: str, text: str, *, html: bool = True) -> str:
 
 def code(text: str) -> str:
     """Return the text as code, with `?` for characters that are invisible or would end the code or the cell."""
-    line = " ".join(visible(text).split())
+    line = " ".join(printable(text).split())
     line = line if len(line) <= LONGEST_CELL else f"{line[: LONGEST_CELL - 1]}…"
     return f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`" if line else ""
 

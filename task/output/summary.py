@@ -37,7 +37,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     images = ", ".join(code(one["reference"]) for one in report["images"][:MOST])
     parts = [
         f"### Image Update: {outcome(report, code)}",
-        " · ".join(filter(None, (images, report["command"], exit_words(report)))),
+        " · ".join(filter(None, (images, code(report["command"]), exit_words(report)))),
         "",  # the table
         "",  # what is folded
         "\n".join([*_commits(report), *_problems(others(report))]),
