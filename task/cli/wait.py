@@ -18,12 +18,14 @@ from task.after.waiting import (
 from task.argocd.rollout import Rollout
 from task.argocd.rollout_display import line
 from task.argocd.rollouts import Awaited, Judge, RolloutApi
+from task.ci.publish import tell
 from task.cli.call import Call
 from task.cli.command import command
 from task.errors import Exit, UsageError
 from task.output.log import Log
 from task.output.stdout import say
-from task.settings import REACHING, Settings, WaitOptions
+from task.settings import REACHING, HandedOptions, Settings, WaitOptions
+from task.text import and_more
 from task.wiring.argo import Argo
 from task.wiring.git import descends_of
 
@@ -31,7 +33,7 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-@command(WaitOptions, *REACHING)
+@command(WaitOptions, *REACHING, HandedOptions)
 def wait(settings: Settings, call: Call) -> int:
     """Wait until Argo CD has synced a revision and its Applications are healthy."""
     environ, log = call.environ, call.log
@@ -40,7 +42,11 @@ def wait(settings: Settings, call: Call) -> int:
         if not argo.where:
             raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
         descends = descends_of(settings, environ, log, opened)
-        return wait_for(settings.wait, settings.sources.argocd_namespace, argo.patient, environ, log, descends)
+        wait_for(settings.wait, settings.sources.argocd_namespace, argo.patient, environ, log, descends)
+    asked = settings.wait
+    told = f"rolled out: {and_more(asked.app)}"
+    tell("wait", told, settings.handed, environ, commit=asked.revision.strip().lower())
+    return int(Exit.OK)
 
 
 def wait_for(
@@ -50,8 +56,8 @@ def wait_for(
     environ: Mapping[str, str],
     log: Log,
     descends: Descends = lambda *_: "",
-) -> int:
-    """Wait with progress on stderr, print a line for each Application, and return 0.
+) -> None:
+    """Wait with progress on stderr, and print a line for each Application.
 
     A later revision counts as well if `descends` knows that it contains the wanted one.
 
@@ -72,7 +78,6 @@ def wait_for(
             log("warning", f"{row.application}: {row.warning}; {row.hint}")
     if found := rollout_error(rows, errors):
         raise found
-    return int(Exit.OK)
 
 
 def _judge(revision: str, repository: str, descends: Descends) -> Judge:
