@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from task.deciding.job import Job
 from task.errors import TaskError
-from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, LONGEST, LONGEST_BODY, WITHOUT_HTML, code, link
+from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, LONGEST, LONGEST_BODY, WITHOUT_HTML
 from task.landing.ports import World
 from task.model import Decision, Problem, Report
+from task.output.markdown import code, link
 from task.output.outcome import counts, current
 from task.output.words import ELSEWHERE, NOT_READ, VERDICTS, counted
 from task.text import without_logins

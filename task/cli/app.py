@@ -18,7 +18,7 @@ from task.ci.publish import hand_over, publish
 from task.ci.results import results
 from task.cli.call import Call
 from task.cli.command import record_of
-from task.cli.command_files import CommandFiles
+from task.cli.command_files import CommandFiles, GroupedCommands
 from task.cli.mistakes import as_given, explained
 from task.cli.parameters import HOSTED
 from task.cli.strange_variables import strange_variables
@@ -35,8 +35,10 @@ SHOWN_BY_TYPER = {"-h", "--help", "--help-all", "--version", "--show-completion"
 
 app = typer.Typer(
     name="image-update",
+    cls=GroupedCommands,
     help="Writes newly built images to Git for the Argo CD Applications that track them.",
-    epilog="Every option can also be set by a variable: --git-username by IMAGE_UPDATE_GIT_USERNAME.",
+    epilog="image-update help COMMAND shows the options of a command. Each of them can also be set by a variable: "
+    "--git-username by IMAGE_UPDATE_GIT_USERNAME.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
@@ -69,6 +71,8 @@ group.commands = cast("dict[str, Any]", CommandFiles())
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:], "--help"]
     call = Call(group, argv)
     try:
         shutdown.hear()
@@ -86,7 +90,10 @@ def main(argv: Sequence[str]) -> int:
     except TaskError as error:
         return _end(error, call)
     except typer.TyperException as error:
-        options = {name: [flag for one in found.params for flag in one.opts] for name, found in group.commands.items()}
+        options = {
+            name: [flag for one in found.params if not getattr(one, "hidden", False) for flag in one.opts]
+            for name, found in group.commands.items()
+        }
         return _end(as_given(explained(error, call.command, options, call.environ), call.variables), call)
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")

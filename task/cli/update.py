@@ -283,7 +283,7 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
         given.promote_to,
         given.from_selector,
         given.to_selector,
-        given.image,
+        settings.aliases,
         given.healthy,
         repository,
     )

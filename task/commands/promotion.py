@@ -98,7 +98,7 @@ def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[li
     for name in promotion.images:
         if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
             hint = "name an alias of the annotation image-list, or the image as it is written there"
-            problems.append(Problem(rule="annotation", message=f"--image {name}: no source has it", hint=hint))
+            problems.append(Problem(rule="annotation", message=f"--alias {name}: no source has it", hint=hint))
     return pairs, problems
 
 
@@ -151,7 +151,7 @@ def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
 
 
 class _Givers:
-    """The entries of all sources, by image, and by alias if `--image` names it."""
+    """The entries of all sources, by image, and by alias if `--alias` names it."""
 
     def __init__(
         self, entries: Iterable[Subscription], giving: Mapping[str, frozenset[str]], promotion: Promotion

@@ -131,7 +131,7 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
             problems.append(
                 Problem(
                     rule="annotation",
-                    message=f"--image {name}: none of these Applications has it",
+                    message=f"--alias {name}: none of these Applications has it",
                     hint=hint,
                 )
             )

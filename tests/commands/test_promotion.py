@@ -388,7 +388,7 @@ def test_of_several_images_one_may_be_named() -> None:
     assert [one.candidate.name for one in report.decisions] == [DB]
     assert scene.says("production/web") == "1.0.0"
     unknown = scene.promote("staging/web", "production/web", images=("cache",))
-    assert (unknown.exit, errors(unknown)) == (3, ["--image cache: no source has it"])
+    assert (unknown.exit, errors(unknown)) == (3, ["--alias cache: no source has it"])
 
 
 def test_a_broken_entry_of_a_target_is_an_error() -> None:
