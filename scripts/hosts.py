@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -94,7 +94,7 @@ class Host:
     reference: str
     variable: str
     result: str = ""
-    secret: str = ""
+    of_secret: str = ""
     settled: tuple[str, ...] = ()  # options that are no parameters here: the host knows them
     paths: str = ""  # where a relative path begins
     values: Mapping[str, str] = field(default_factory=dict)  # which are more than the parameter
@@ -107,8 +107,8 @@ TEKTON = Host(
     reference="$(params.{name})",
     variable="- {{name: {variable}, value: {value}}}",
     result="- {{name: {name}, type: {type}, {properties}description: {help}}}",
-    secret="- name: {variable}\n"
-    "  valueFrom: {{secretKeyRef: {{name: $(params.secret), key: {key}, optional: true}}}}",
+    of_secret="- {{name: {variable}, valueFrom: {{secretKeyRef: "
+    "{{name: $(params.secret), key: {key}, optional: true}}}}}}",
     settled=("basic-auth-directory", "ca-file"),
     paths="Relative to the workspace source.",
     values={
@@ -123,22 +123,14 @@ TEKTON = Host(
 ENUM = f", enum: [{', '.join(HOSTED)}]"
 HOSTS: Mapping[Path, Host] = {
     TASK: TEKTON,
-    STEP_ACTION: Host(
-        parameter=TEKTON.parameter,
-        reference=TEKTON.reference,
-        variable=TEKTON.variable,
-        result=TEKTON.result,
-        secret=TEKTON.secret,
-        settled=TEKTON.settled,
-        paths="Relative to source-directory.",
-    ),
+    STEP_ACTION: replace(TEKTON, paths="Relative to source-directory.", values={}, words={}),
     TEMPLATE: Host(
         parameter="- {{name: {name}, value: {default}{choices}, description: {help}}}",
         reference='"{{{{inputs.parameters.{name}}}}}"',
         variable="- {{name: {variable}, value: {value}}}",
         result="- {{name: {name}, valueFrom: {{path: /out/{name}, default: {fallback}}}, description: {help}}}",
-        secret="- name: {variable}\n  valueFrom:"
-        ' {{secretKeyRef: {{name: "{{{{inputs.parameters.secret}}}}", key: {key}, optional: true}}}}',
+        of_secret="- {{name: {variable}, valueFrom: {{secretKeyRef: "
+        '{{name: "{{{{inputs.parameters.secret}}}}", key: {key}, optional: true}}}}}}',
         settled=("basic-auth-directory", "ca-file"),
         paths="A file of the artifact source is source/….",
         values={"report": "\"{{=inputs.parameters.report == 'true' ? '/out/report.json' : ''}}\""},
@@ -156,7 +148,7 @@ HOSTS: Mapping[Path, Host] = {
         reference="${{{{ inputs.{name} }}}}",
         variable="{variable}: {value}",
         result="{name}: {{description: {help}}}",
-        secret="{variable}: ${{{{ inputs.{key} }}}}",
+        of_secret="{variable}: ${{{{ inputs.{key} }}}}",
         paths="Relative to the workspace.",
     ),
     COMPONENT: Host(
@@ -177,7 +169,7 @@ def parameters() -> tuple[Parameter, ...]:
     for command in HOSTED:
         for record in getattr(import_module(f"task.cli.{command}"), command).taken:
             for one, _, option in options_of(record):
-                if one.name in ("results_dir", "dotenv") or getattr(option, "old_name", False):
+                if one.name in ("results_dir", "dotenv") or option.old_name:
                     continue
                 named = "names" if option.argument else (option.flag or one.name)
                 name = named.removeprefix("--").replace("_", "-")
@@ -244,9 +236,7 @@ def _arguments(host: Host) -> Iterator[str]:
     every = {one.name: one for one in of_host(host)}
     for name in ASKED:
         one, choices = every[name], host.command if name == "command" else ""
-        yield host.parameter.format(
-            name=name, default=_quoted(one.default), help=_quoted(one.help), choices=choices
-        )
+        yield host.parameter.format(name=name, default=_quoted(one.default), help=_quoted(one.help), choices=choices)
 
 
 def _variables(host: Host) -> Iterator[str]:
@@ -270,7 +260,7 @@ def _results(host: Host) -> Iterator[str]:
 
 def _secrets(host: Host) -> Iterator[str]:
     for key, variable in secrets().items():
-        yield from host.secret.format(variable=variable, key=key).split("\n")
+        yield host.of_secret.format(variable=variable, key=key)
 
 
 def _inputs_for_secrets(host: Host) -> Iterator[str]:

@@ -43,9 +43,9 @@ def adopt(
     called = {variable: name for name, variable in taken.items() if name in given or variable not in environ}
     if not (refused := [name for name in given if name not in taken]):
         return called, None
-    it = "them" if refused[1:] else "it"
+    it, they = ("them", "they are") if refused[1:] else ("it", "it is")
     others = [one for one in HOSTED if set(refused) <= variables(commands[one].params).keys()]
-    hint = f"; {' and '.join(others)} take{'' if others[1:] else 's'} {it}" if others else ""
+    hint = f"; {they} for {' or '.join(filter(None, (', '.join(others[:-1]), others[-1])))}" if others else ""
     message = f"{', '.join(refused)}: {command} takes no such parameter"
     return called, UsageError(message, hint=f"leave {it} out{hint}")
 

@@ -13,7 +13,8 @@ from host_schemas import problems
 from hosts.checks import texts
 from support import ROOT
 
-from scripts.typer_options import all_options, host_default_of, name_of, options_of
+from scripts import hosts as table
+from scripts.typer_options import all_options
 from task import __version__
 from task.ci.results import NAMES as RESULTS
 from task.settings import SECRETS
