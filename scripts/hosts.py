@@ -94,7 +94,7 @@ class Host:
     reference: str
     variable: str
     result: str = ""
-    of_secret: str = ""
+    hidden: str = ""
     settled: tuple[str, ...] = ()  # options that are no parameters here: the host knows them
     paths: str = ""  # where a relative path begins
     values: Mapping[str, str] = field(default_factory=dict)  # which are more than the parameter
@@ -107,7 +107,7 @@ TEKTON = Host(
     reference="$(params.{name})",
     variable="- {{name: {variable}, value: {value}}}",
     result="- {{name: {name}, type: {type}, {properties}description: {help}}}",
-    of_secret="- {{name: {variable}, valueFrom: {{secretKeyRef: "
+    hidden="- {{name: {variable}, valueFrom: {{secretKeyRef: "
     "{{name: $(params.secret), key: {key}, optional: true}}}}}}",
     settled=("basic-auth-directory", "ca-file"),
     paths="Relative to the workspace source.",
@@ -129,7 +129,7 @@ HOSTS: Mapping[Path, Host] = {
         reference='"{{{{inputs.parameters.{name}}}}}"',
         variable="- {{name: {variable}, value: {value}}}",
         result="- {{name: {name}, valueFrom: {{path: /out/{name}, default: {fallback}}}, description: {help}}}",
-        of_secret="- {{name: {variable}, valueFrom: {{secretKeyRef: "
+        hidden="- {{name: {variable}, valueFrom: {{secretKeyRef: "
         '{{name: "{{{{inputs.parameters.secret}}}}", key: {key}, optional: true}}}}}}',
         settled=("basic-auth-directory", "ca-file"),
         paths="A file of the artifact source is source/….",
@@ -148,7 +148,7 @@ HOSTS: Mapping[Path, Host] = {
         reference="${{{{ inputs.{name} }}}}",
         variable="{variable}: {value}",
         result="{name}: {{description: {help}}}",
-        of_secret="{variable}: ${{{{ inputs.{key} }}}}",
+        hidden="{variable}: ${{{{ inputs.{key} }}}}",
         paths="Relative to the workspace.",
     ),
     COMPONENT: Host(
@@ -260,7 +260,7 @@ def _results(host: Host) -> Iterator[str]:
 
 def _secrets(host: Host) -> Iterator[str]:
     for key, variable in secrets().items():
-        yield host.of_secret.format(variable=variable, key=key)
+        yield host.hidden.format(variable=variable, key=key)
 
 
 def _inputs_for_secrets(host: Host) -> Iterator[str]:
@@ -275,7 +275,7 @@ def _table_of_parameters(host: Host) -> Iterator[str]:
         yield f"| `{one.name}` | {f'`{one.default}`' if one.default else ''} | {one.help} |"
 
 
-def _table_of_secrets(_host: Host) -> Iterator[str]:
+def _table_hiddens(_host: Host) -> Iterator[str]:
     yield from ("| key | variable | meaning |", "|---|---|---|")
     for key, variable in secrets().items():
         yield f"| `{key}` | `{variable}` | {SECRET_WORDS[key]} |"
@@ -297,7 +297,7 @@ PARTS: Mapping[str, Callable[[Host], Iterator[str]]] = {
 }
 TABLES: Mapping[str, Callable[[Host], Iterator[str]]] = {
     "parameters": _table_of_parameters,
-    "secrets": _table_of_secrets,
+    "secrets": _table_hiddens,
     "results": _table_of_results,
 }
 

@@ -56,3 +56,14 @@ def default_of(one: TyperParam) -> str:
     if one.default is None:
         return ""
     return str(one.default).lower() if isinstance(one.default, bool) else str(one.default)
+
+
+def choices_of(one: TyperParam) -> list[str]:
+    """Return the words that the option takes, or [] if it takes any."""
+    words = str(one.metavar).split("|")
+    return words if len(words) > 1 else []
+
+
+def takes_many(one: TyperParam) -> bool:
+    """Tell whether the option takes several values."""
+    return one.nargs != 1 or bool(getattr(one, "multiple", False))

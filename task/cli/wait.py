@@ -42,11 +42,11 @@ def wait(settings: Settings, call: Call) -> int:
         if not argo.where:
             raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
         descends = descends_of(settings, environ, log, opened)
-        wait_for(settings.wait, settings.sources.argocd_namespace, argo.patient, environ, log, descends)
+        code = wait_for(settings.wait, settings.sources.argocd_namespace, argo.patient, environ, log, descends)
     asked = settings.wait
     told = f"rolled out: {and_more(asked.app)}"
     tell("wait", told, settings.handed, environ, commit=asked.revision.strip().lower())
-    return int(Exit.OK)
+    return code
 
 
 def wait_for(
@@ -56,8 +56,8 @@ def wait_for(
     environ: Mapping[str, str],
     log: Log,
     descends: Descends = lambda *_: "",
-) -> None:
-    """Wait with progress on stderr, and print a line for each Application.
+) -> int:
+    """Wait with progress on stderr, print a line for each Application, and return 0.
 
     A later revision counts as well if `descends` knows that it contains the wanted one.
 
@@ -78,6 +78,7 @@ def wait_for(
             log("warning", f"{row.application}: {row.warning}; {row.hint}")
     if found := rollout_error(rows, errors):
         raise found
+    return int(Exit.OK)
 
 
 def _judge(revision: str, repository: str, descends: Descends) -> Judge:
