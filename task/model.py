@@ -238,6 +238,7 @@ class Snapshot:
     message: str = ""  # of that commit
     memory: Files = field(default_factory=dict)  # the state files on the memory branch
     memory_tip: str = ""  # "" if there is no such branch
+    default: Files = field(default_factory=dict)  # of the default branch's tip, if that is another commit
 
 
 @dataclass(frozen=True)
@@ -485,8 +486,17 @@ class State:
 
 
 @dataclass(frozen=True)
+class Writes:
+    """The files and branches that the repository's own config lets Applications write, as globs; None is any."""
+
+    paths: tuple[str, ...] | None = None
+    branches: tuple[str, ...] | None = None
+    line: int = field(default=0, compare=False)  # of the config
+
+
+@dataclass(frozen=True)
 class Wishes:
-    """The settings for commits and pull requests in the repository's own config; None if it has no such setting."""
+    """What the repository's own config says about an Application; None if it does not say it."""
 
     author_name: str | None = None
     author_email: str | None = None
@@ -504,6 +514,7 @@ class Wishes:
     tag_order: str | None = None
     push_options: tuple[str, ...] | None = None
     minimum_age: int | None = None  # seconds
+    writes: Writes | None = None
 
 
 @dataclass(frozen=True)
@@ -539,6 +550,7 @@ class Subscription(Tracked):
     signed_by: KeySecret | None = None
     wishes: Wishes = Wishes()  # from the repository's config, after it was read
     freeze: Hold | None = None  # the freeze in the repository's config that applies now
+    writes: tuple[Writes, ...] = ()  # of the configs of all branches that matter; each must allow what is written
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:

@@ -91,7 +91,13 @@ class Branch:
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
 
-    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
+    def snapshot(
+        self,
+        branch: str,
+        places: Iterable[Place],
+        heads: Collection[str] = (),  # noqa: ARG002
+        default: Collection[Place] = (),  # noqa: ARG002
+    ) -> Snapshot:
         list(places)
         tips = {name: one.id for name, one in self.heads.items() if name.startswith("image-update-memory/")}
         memory = {path: File(text) for path, text in self.memory.items()}

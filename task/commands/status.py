@@ -109,7 +109,7 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
     expected = branches_of_requests(batch) if job.images else ()
     wanted = (place for ask in batch.asks for place in places(ask))
-    snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected)
+    snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
     governed, broken = Governed(batch.asks, snapshot, job.wording), None
