@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import Match, SequenceMatcher
 from typing import Literal
 
+from task.annotations.writable import refuse_files
 from task.deciding.ask import Ask
 from task.deciding.decide import file_of, is_state_path, own_states, reading, situation_of, state_path
 from task.deciding.job import Terms
@@ -20,7 +21,7 @@ from task.deciding.questions import Offer
 from task.deciding.target import resolve, target_of, target_places
 from task.deciding.weigh import Facts, Situation, key_of, weigh
 from task.editors import EDITORS
-from task.errors import TaskError
+from task.errors import NotPermittedError, TaskError
 from task.model import (
     Build,
     Fate,
@@ -279,14 +280,14 @@ def decide_again(
     own: Move | None
     fate: Fate
     for found in waiting:
-        one, key = (
-            replace(found, situation=replace(found.situation, facts=Facts(ancestry))),
-            found.subscription.identity,
-        )
+        key = found.subscription.identity
+        one = replace(found, situation=replace(found.situation, facts=Facts(ancestry)))
         if key in asks:
             moves[key], own, fate, because = _with_ask(base, one, asks[key], moves[key], terms)
         else:
             own, fate, because = _alone(base, one)
+        if own and own.updates and (why := _not_permitted(base, own, head)):
+            own, fate, because = None, "dropped", why
         if own:
             kept.append(replace(own, decision=replace(own.decision, head=head), kept=True))
         waited.append(_told(one.subscription, head, fate, because, one.image.tag, one.image.digest))
@@ -307,6 +308,20 @@ def decide_again(
         if written:
             waited.append(_told(lost.subscription, head, fate, str(lost.error), written.tag, written.digest))
     return DecidedAgain(tuple(moves.values()), tuple(kept), tuple(waited), tuple(problems))
+
+
+def _not_permitted(base: Snapshot, move: Move, head: str) -> str:
+    """Return why the repository's config no longer lets an Application write what waits, or ""."""
+    one = move.decision
+    try:
+        kind = resolve(one.subscription, base)
+        target = target_of(one.subscription, kind)
+        refuse_files(one.subscription, EDITORS[kind].write(base.files, target, one.candidate)[0], head)
+    except NotPermittedError as error:
+        return str(error)
+    except TaskError:  # it is told when the file is edited
+        pass
+    return ""
 
 
 def _verb(ask: Ask) -> str:
