@@ -72,6 +72,7 @@ class PreparedCommit:
     sentences: tuple[str, ...] = ()  # about the images that no change names, or about all if a person gave the command
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     cautions: tuple[Problem, ...] = ()
+    lost: tuple[str, ...] = ()  # files with builds of other Applications that waited, and that the base overtook
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
     frozen: bool = False  # whether a freeze covers some of it
@@ -98,7 +99,10 @@ def prepare_commits(
     # What a run only remembers aside goes to no head branch.
     settled = [one.decision for one in moves if one not in branches.get(one.decision.head, ()) and not one.kept]
     gone = [one for one in waits.builds if one.outcome != "waits"]
-    made = []
+    made, written = [], set()
+    for one in gone:  # what is left may be builds of other Applications only
+        if heads.ours(one.head) and waits.rest.get(one.head):
+            branches.setdefault(one.head, [])
     for name, members in branches.items():
         head, theirs = heads.ours(name), heads.theirs(name)
         if head and all(move.kept for move in members) and not any(one.head == name for one in gone):
@@ -107,14 +111,15 @@ def prepare_commits(
         files, done, rest, cautions = _edit(under.files, members, terms)
         aside = name != snapshot.branch
         files |= _changed_states(under, done, aside=aside)
-        files = with_rest(under.files, files, waits.rest.get(name, {}))
+        files, lost = with_rest(under.files, files, waits.rest.get(name, {}))
         settled += rest
         if files:
+            written.add(name)
             head_commit = None  # the commit goes to the base branch itself
             if aside:
                 head_commit = heads.found[name].tip if name in heads.found else ""
             prepared = _prepare(under, name, head_commit, files, done, wording, on_top=theirs is not None)
-            made.append(replace(prepared, cautions=tuple(cautions)))
+            made.append(replace(prepared, cautions=tuple(cautions), lost=tuple(lost)))
         else:
             settled += [move.decision for move in done if not move.kept]
     refused = {one.subscription.application.key: one.judged for one in settled if one.rule == NotPermittedError.rule}
@@ -129,10 +134,8 @@ def prepare_commits(
     obsolete = []
     for name in heads.found:
         head = heads.ours(name)
-        if head is None or not head.changed or name in branches or not any(one.head == name for one in gone):
-            continue
-        if not waits.rest.get(name):
-            why = dict.fromkeys(f"{one.tag or one.digest}: {one.because}" for one in gone if one.head == name)
+        why = dict.fromkeys(f"{one.tag or one.digest}: {one.because}" for one in gone if one.head == name)
+        if head and head.changed and why and name not in written and not branches.get(name):
             obsolete.append(Obsolete(name, head.tip, "; ".join(why)))
     return made, settled, obsolete
 
@@ -304,7 +307,7 @@ def _prepare(
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
         asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named)
     if asked or not changed:
-        words = asked or subject(command, named)
+        words = asked or (subject(command, named) if named else "keep what else waits")
         message = hold_message(words, wording.template, named, sentences, wording.trailers)
     else:
         sentences = tuple(_deferrals(done, len(named)))
