@@ -309,7 +309,7 @@ def _prepare(
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
         asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named, why=why)
     if asked or not changed:
-        build = done[0].decision.candidate.version
+        build = done[0].decision.candidate.version if done else ""
         words = asked or (subject(command, named, build, why) if named else "keep what else waits")
         message = hold_message(words, wording.template, named, sentences, wording.trailers)
     else:

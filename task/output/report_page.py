@@ -13,6 +13,7 @@ from task.text import counted, visible
 from task.urls import web_page
 
 MARKED = ("update", "unchanged", "refuse", "defer", "error", "updated", "refused", "failed", "warning")
+TIMINGS = {"find": "finding the Applications", "land": "deciding and pushing", "follow": "refreshing and waiting"}
 LATER = {"timings": None, "waiting": (), "source": None, "pipeline_run": None}  # what older reports do not have
 OF_COMMITS = {"url": None, "rollback": False, "diff": None}
 
@@ -53,6 +54,7 @@ def page(report: JSON) -> str:
         problems=others(report),
         waiting_words=waiting_words,
         diff_lines=diff_lines,
+        phases=TIMINGS,
     )
 
 
