@@ -101,7 +101,7 @@ def test_a_rollback_that_runs_twice_goes_back_once(tmp_path: Path, more: tuple[s
     again = scene.do("rollback", "a", "--to", "2-back", *more)
     assert (again["verdict"], scene.value, scene.tip) == ("unchanged", "1.0.0", tip)
     state = yaml.safe_load(show(scene.repo, "main", STATE))["files"][target("a")]
-    assert state["images"]["web"]["rollback"] == {"to": "2-back", "tag": "1.0.0"}
+    assert state["images"]["web"]["rollback"] == {"to": "2-back", "tag": "1.0.0", "was": "1.2.0"}
 
 
 def test_release_may_drop_what_waited(tmp_path: Path) -> None:
