@@ -208,7 +208,7 @@ def _land(
 
     try:
         request = heads.requests.get(head)
-        outcome = as_it_stands(prepared, request, job) if request else None
+        outcome = as_it_stands(prepared, request, job, world) if request else None
         if outcome is None:
             outcome = _commit(batch, heads, prepared, attempt, job)
             if request:
