@@ -245,7 +245,10 @@ def closed(world: World) -> None:
     assert found is not None
     assert (found.number, found.state) == (first.number, "closed")
     assert forge.state(first.number).state == "closed"
-    assert (found.title.strip(), plain(found.body).strip()) == (wanted.title, wanted.body.strip())  # tells what was closed
+    assert (found.title.strip(), plain(found.body).strip()) == (
+        wanted.title,
+        wanted.body.strip(),
+    )  # tells what was closed
     assert completes(world, world.push("1.2")).number != first.number
 
 
