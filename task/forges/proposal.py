@@ -157,8 +157,8 @@ def closed_body(found: Proposed, because: str) -> str:
     shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
     said = f"Nothing waits here any more, so Image Update closed this request. {code(because)}"
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
-    ours = "\n\n".join((begin, said, end))
-    return beside(found.body, with_mark(ours, DECLINED, value_of(found.body, DECLINED, BASE64)))
+    ours = with_mark(f"{begin}\n\n{said}\n\n{end}", DECLINED, value_of(found.body, DECLINED, BASE64))
+    return beside(found.body, ours)
 
 
 def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
