@@ -39,11 +39,13 @@ PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("templates/*", ()),
     ("examples/**/*.*", ()),
     (".github/ISSUE_TEMPLATE/*", ()),
+    ("tests/data/help/*", ()),
 )
 # In all files: our images, mirrored or not, bundles, action, component, package and the files of a tag.
 NAMED = (
     rf"/image-update(?:/bundle)?[:@]v({_SHORTEST})(?=-action\b|[^0-9A-Za-z.-]|$)",
     rf"raw\.githubusercontent\.com/argocd-image-update/image-update/v({_V})/",
+    rf"github\.com/argocd-image-update/image-update/blob/v({_V})/",
     rf"argocd-image-update/image-update/image-update@({_V})(?![0-9A-Za-z.-])",
     rf"\bargocd-image-update==({_V})(?![0-9A-Za-z.-])",
     rf"name: revision, value: v({_V})\}}",

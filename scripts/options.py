@@ -19,6 +19,7 @@ from scripts import cluster_template, host_secrets, stepaction
 from scripts.typer_options import (
     TyperParam,
     all_options,
+    both_helps,
     choices_of,
     commands,
     default_of,
@@ -26,8 +27,8 @@ from scripts.typer_options import (
     name_of,
     options_of,
     takes_many,
-    whole_help,
 )
+from task.cli.command_files import GROUPS
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK, TEMPLATE, ACTION, COMPONENT = (
@@ -40,6 +41,9 @@ READMES = (ROOT / "tekton/task/image-update/README.md", ROOT / "argo-workflows/i
 BEGIN, END = "<!-- options: `python -m scripts.options` writes what follows -->\n", "<!-- end of the options -->"
 # These are set by the host itself.
 SETTLED = ("results-dir", "dotenv", "report", "ssh-directory", "basic-auth-directory", "ca-file")
+
+WRITING = (*GROUPS["Update"], *GROUPS["By hand"])
+WITHOUT_APPLICATIONS = ("report", "demo")
 
 
 def main() -> None:
@@ -63,8 +67,8 @@ def main() -> None:
             "| `{name}` | {shown} | {help} |\n",
             ("\n## Parameters\n", "\nAn empty value"),
         )
-    for command in commands():
-        (ROOT / f"tests/data/help/{command}.txt").write_text(whole_help(command))
+    for command in ("", *commands()):
+        (ROOT / f"tests/data/help/{command or 'image-update'}.txt").write_text(both_helps(command))
     host_secrets.main()
     stepaction.main()
     cluster_template.main()
@@ -78,12 +82,18 @@ def reference(path: Path) -> None:
 
 
 def table() -> str:
-    """Return every option with its variable, help and default: a heading and a table for each group."""
+    """Return every option with its variable, help, default and commands: a heading and a table for each group."""
     rows, panel = [], ""
     for one in all_options():
         if one.rich_help_panel != panel:
             panel = str(one.rich_help_panel)
-            rows += ["", f"### {panel}", "", "| option, variable | what it does | default |", "|---|---|---|"]
+            rows += [
+                "",
+                f"### {panel}",
+                "",
+                "| option, variable | what it does | default | commands |",
+                "|---|---|---|---|",
+            ]
         rows.append(_row(one))
     return "\n".join(rows) + "\n\n"
 
@@ -96,8 +106,21 @@ def _row(one: TyperParam) -> str:
         shown, default = f"`{one.opts[0]}`, `{one.secondary_opts[0]}`", "on" if one.default else "off"
     else:
         shown = f"`{one.opts[0]}` `{metavar}`{' (repeatable)' if one.multiple else ''}"
-    # The variable has its own line: with another column, no phone would show what the option does.
-    return f"| {shown}<br>`{one.envvar}` | {one.help} | {default or '–'} |"
+    # The variable has its own line: with another column before it, no phone would show what the option does.
+    return f"| {shown}<br>`{one.envvar}` | {one.help} | {default or '–'} | {_taken_by(one)} |"
+
+
+def _taken_by(one: TyperParam) -> str:
+    """Return the commands that take the option. The reference says which ones "all" and "writing" are."""
+    taking = [
+        name for name in commands() if (one.name, one.help) in {(each.name, each.help) for each in options_of(name)}
+    ]
+    left_out = [name for name in commands() if name not in (*taking, *WITHOUT_APPLICATIONS)]
+    if len(left_out) < 2:
+        return f"all but `{left_out[0]}`" if left_out else "all"
+    writing = set(WRITING) <= set(taking)
+    named = [f"`{name}`" for name in taking if not (writing and name in WRITING)]
+    return ", ".join(["writing", *named] if writing else named)
 
 
 def lines(

@@ -6,7 +6,6 @@ Documentation and manifests are made from them, and compared with them.
 from __future__ import annotations
 
 from functools import cache
-from typing import cast
 
 from typer.core import TyperArgument, TyperOption
 
@@ -18,8 +17,8 @@ TyperParam = TyperOption | TyperArgument
 
 @cache
 def commands() -> dict[str, str]:
-    """Return the commands with their help."""
-    return {name: str(one.help) for name, one in group.commands.items()}
+    """Return the commands, each with the first line of its help."""
+    return {name: str(one.short_help) for name, one in group.commands.items()}
 
 
 @cache
@@ -39,10 +38,12 @@ def all_options() -> tuple[TyperParam, ...]:
     return tuple(one for panel in panels for one in found.values() if one.rich_help_panel == panel)
 
 
-def whole_help(command: str) -> str:
-    """Return what `--help-all` of a command prints."""
-    context = group.commands[command].make_context(command, [], resilient_parsing=True)
-    return cast("GroupedHelp", context.command).whole_help(context)
+def both_helps(command: str) -> str:
+    """Return what `--help` and `--help-all` of a command print; for "", the help of the whole."""
+    named = group.commands[command] if command else group
+    context = named.make_context(f"image-update {command}".strip(), [], resilient_parsing=True, max_content_width=120)
+    whole = named.whole_help(context) if isinstance(named, GroupedHelp) else ""
+    return f"{named.get_help(context)}\n{'-' * 120}\n{whole}"
 
 
 def name_of(one: TyperParam) -> str:

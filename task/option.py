@@ -182,7 +182,9 @@ class Option:
     flag: str = ""  # the option's name if it is not the field's
     argument: bool = False  # whether it comes without a name
     shown: str = ""  # the default that the help shows, if the field's default only says that nothing is given
-    common: bool = False  # whether --help shows it, and not only --help-all
+    common: bool | tuple[str, ...] = False  # whether --help shows it, or of which commands; --help-all shows all
+    brief: tuple[str, str] = ("", "")  # its values and its text in --help, if --help-all says more
+    old_name: bool = False  # whether no help names it, and no variable gives it
     required: bool = False
 
 

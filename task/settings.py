@@ -33,6 +33,12 @@ REQUEST, RESULTS, GIT = "Pull requests", "Results and log", "Git"
 ARGO, REGISTRY = "Argo CD and Kubernetes", "The registry"
 GROUPS = (HELD, EVENT, FIND, RULES, COMMIT, REQUEST, RESULTS, GIT, ARGO, REGISTRY)
 
+# The commands whose `--help` shows an option that other commands take as well.
+BUILDS = ("run", "plan")
+NARROWED = (*BUILDS, "scan", "lint")
+ROLLED_OUT = ("run", "scan", "promote", "release", "rollback")
+WRITERS = (*ROLLED_OUT, "hold")
+
 # Secrets have a variable and no option, because arguments are visible to other processes.
 GIT_SECRETS = (
     "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
@@ -44,7 +50,9 @@ SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PAS
 
 FROM_CI = "By default it comes from the CI system's variables."
 
-WaitTimeout = Annotated[float, Option(ARGO, "How long to wait for the rollout.", "SECONDS", read=seconds, common=True)]
+WaitTimeout = Annotated[
+    float, Option(ARGO, "How long to wait for the rollout.", "SECONDS", read=seconds, common=(*ROLLED_OUT, "wait"))
+]
 Html = Annotated[
     str,
     Option(
@@ -75,7 +83,7 @@ class EventOptions:
         ),
     ] = ()
     image_digest: Annotated[
-        str, Option(EVENT, "Digest of the image, if --image names exactly one.", "sha256:…", common=True)
+        str, Option(EVENT, "Digest of the image, if --image names exactly one.", "sha256:…", common=BUILDS)
     ] = ""
     tag: Annotated[str, Option(EVENT, "Tag to write for an --image that is given by digest only.", "TAG")] = ""
     images_from: Annotated[
@@ -85,7 +93,7 @@ class EventOptions:
             "Read the images from a file that the builder wrote (BuildKit, kaniko, ko, Jib, Skaffold or GoReleaser).",
             "FILE",
             read=every_line,
-            common=True,
+            common=BUILDS,
         ),
     ] = ()
     sequence: Annotated[
@@ -94,6 +102,7 @@ class EventOptions:
             EVENT,
             f"Number of this build, by which builds are ordered: the higher number is the newer build. {FROM_CI}",
             "N",
+            common=BUILDS,
         ),
     ] = ""
     created: Annotated[
@@ -167,7 +176,7 @@ class NameOptions:
             "Consider only Applications with this name, given as NAME or NAMESPACE/NAME; globs are allowed.",
             "NAME",
             read=every_word,
-            common=True,
+            common=NARROWED,
         ),
     ] = ()
 
@@ -177,7 +186,13 @@ class ScopeOptions:
     """Which Applications are considered, and the defaults for settings that have no annotation."""
 
     selector: Annotated[
-        str, Option(FIND, "Consider only Applications with these labels, for example a=b,c!=d,e,!f.", "LABELS")
+        str,
+        Option(
+            FIND,
+            "Consider only Applications with these labels, for example a=b,c!=d,e,!f.",
+            "LABELS",
+            common=(*NARROWED, "status"),
+        ),
     ] = ""
     project: Annotated[
         tuple[str, ...],
@@ -199,9 +214,9 @@ class ScopeOptions:
             read=one_of,
         ),
     ] = "semver"
-    pin_digest: Annotated[bool, Option(RULES, "Write the digest together with the tag: TAG@sha256:….", common=True)] = (
-        False
-    )
+    pin_digest: Annotated[
+        bool, Option(RULES, "Write the digest together with the tag: TAG@sha256:….", common=(*BUILDS, "scan"))
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -220,7 +235,7 @@ class RequireOptions:
 
     require_update: Annotated[bool, Option(RULES, "Exit with 5 if nothing was updated.")] = False
     require_match: Annotated[
-        bool, Option(RULES, "Exit with 5 if no Application tracks one of the images.", common=True)
+        bool, Option(RULES, "Exit with 5 if no Application tracks one of the images.", common=BUILDS)
     ] = False
 
 
@@ -322,7 +337,12 @@ class ForgeOptions:
     """Pull requests, and the API of the Git host."""
 
     pull_request: Annotated[
-        bool, Option(REQUEST, "Open or update a pull request instead of pushing to the base branch.", common=True)
+        bool,
+        Option(
+            REQUEST,
+            "Open or update a pull request instead of pushing to the base branch.",
+            common=(*WRITERS, "plan"),
+        ),
     ] = False
     forge: Annotated[
         str,
@@ -366,7 +386,7 @@ class RequestOptions:
     pull_request_draft: Annotated[bool | None, Option(REQUEST, "Open the pull request as a draft.")] = None
     auto_merge: Annotated[
         bool | None,
-        Option(REQUEST, "Let the Git host merge the pull request once its checks have passed.", common=True),
+        Option(REQUEST, "Let the Git host merge the pull request once its checks have passed."),
     ] = None
 
 
@@ -379,6 +399,7 @@ class CommentOptions:
         Option(
             REQUEST,
             "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or --dry-run.",
+            common=("plan",),
         ),
     ] = False
 
@@ -409,6 +430,7 @@ class ResultOptions:
             "text|json|repositories",
             read=one_of,
             common=True,
+            brief=("text|json", "What to print on stdout."),
         ),
     ] = "text"
     report: Annotated[str, Option(RESULTS, "Write the JSON report to this file as well.", "FILE", common=True)] = ""
@@ -525,14 +547,16 @@ class TransportOptions:
 class AccessOptions:
     """The login for Git servers. `task/git/credentials.py` reads the files that are named here."""
 
-    git_username: Annotated[str, Option(GIT, "User name for Git over https.", "NAME", common=True)] = ""
+    git_username: Annotated[
+        str, Option(GIT, "User name for Git over https.", "NAME", common=(*WRITERS, "plan", "status", "lint"))
+    ] = ""
     git_password_file: Annotated[
         str,
         Option(
             GIT,
             "File with the password or token for Git over https. IMAGE_UPDATE_GIT_TOKEN may hold it instead.",
             "FILE",
-            common=True,
+            common=(*WRITERS, "plan", "status", "lint"),
         ),
     ] = ""
     git_credentials_url: Annotated[
@@ -542,7 +566,7 @@ class AccessOptions:
             "Send the user name, password or token only to URLs that begin with this.",
             "PREFIX",
             read=every_line,
-            common=True,
+            common=(*WRITERS, "plan", "status", "lint"),
         ),
     ] = ()
     basic_auth_directory: Annotated[
@@ -565,7 +589,13 @@ class AccessOptions:
         ),
     ] = ""
     ssh_directory: Annotated[
-        str, Option(GIT, "Folder like ~/.ssh, with private keys, known_hosts and config.", "DIR", common=True)
+        str,
+        Option(
+            GIT,
+            "Folder like ~/.ssh, with private keys, known_hosts and config.",
+            "DIR",
+            common=(*WRITERS, "plan", "status", "lint"),
+        ),
     ] = ""
     ssh_known_hosts_file: Annotated[
         str, Option(GIT, "File with the host keys of SSH servers. Only these are trusted.", "FILE")
@@ -598,6 +628,7 @@ class ArgoOptions:
             ARGO,
             "Address of Argo CD's API server, as HOST or HOST:PORT. By default ARGOCD_SERVER or ARGOCD_OPTS.",
             "HOST",
+            common=True,
         ),
     ] = ""
     argocd_auth_token_file: Annotated[
@@ -638,7 +669,7 @@ class RolloutOptions:
         Option(
             ARGO,
             "Wait until Argo CD has synced what was written and it is healthy. Exit with 6 if that fails.",
-            common=True,
+            common=ROLLED_OUT,
         ),
     ] = False
     wait_timeout: WaitTimeout = 600
@@ -659,7 +690,7 @@ class AgeOptions:
 
     minimum_age: Annotated[
         str,
-        Option(RULES, "Take only a version that is at least so old, such as 3d or 12h.", "DURATION"),
+        Option(RULES, "Take only a version that is at least so old, such as 3d or 12h.", "DURATION", common=True),
     ] = ""
 
 
@@ -675,6 +706,7 @@ class UndoOptions:
             "hold it.",
             "none|rollback",
             read=one_of,
+            common=("run", "scan", "promote"),
         ),
     ] = "none"
 
@@ -685,7 +717,8 @@ class RegistryOptions:
 
     registries_conf: Annotated[str, Option(REGISTRY, "The registries.conf file of Image Updater.", "FILE")] = ""
     registry_username: Annotated[
-        str, Option(REGISTRY, "User name for the registry. Docker's config files are read too.", "NAME")
+        str,
+        Option(REGISTRY, "User name for the registry. Docker's config files are read too.", "NAME", common=("scan",)),
     ] = ""
     registry_password_file: Annotated[
         str,
@@ -693,6 +726,7 @@ class RegistryOptions:
             REGISTRY,
             "File with the password or token for the registry. IMAGE_UPDATE_REGISTRY_PASSWORD may hold it instead.",
             "FILE",
+            common=("scan",),
         ),
     ] = ""
     registry_credentials_for: Annotated[
@@ -772,15 +806,24 @@ class HeldOptions:
             argument=True,
         ),
     ] = ()
-    image: Annotated[
+
+
+@dataclass(frozen=True)
+class AliasOptions:
+    """Which images of the named Applications are meant."""
+
+    alias: Annotated[
         tuple[str, ...],
         Option(
-            HELD,
+            FIND,
             "Act on this image only, named by its alias in image-list. By default all images of the Applications.",
             "ALIAS",
             read=every_word,
             common=True,
         ),
+    ] = ()
+    image: Annotated[
+        tuple[str, ...], Option(FIND, "Old name of --alias.", "ALIAS", read=every_word, old_name=True)
     ] = ()
 
 
@@ -808,7 +851,9 @@ class HoldOptions:
 class ReleaseOptions:
     """What is released."""
 
-    discard: Annotated[bool, Option(HELD, "Drop the deferred event, which is otherwise applied.", common=True)] = False
+    discard: Annotated[bool, Option(HELD, "Drop the build that waits, which is otherwise written.", common=True)] = (
+        False
+    )
 
 
 @dataclass(frozen=True)
@@ -863,16 +908,6 @@ class PromoteOptions:
     to_selector: Annotated[
         str, Option(FIND, "Promote only to Applications with these labels.", "LABELS", common=True)
     ] = ""
-    image: Annotated[
-        tuple[str, ...],
-        Option(
-            FIND,
-            "Promote this image only, named by its alias in image-list. By default all images of the Applications.",
-            "ALIAS",
-            read=every_word,
-            common=True,
-        ),
-    ] = ()
     healthy: Annotated[
         bool,
         Option(FIND, "Promote only what Argo CD says is Synced and Healthy, and runs, in the source.", common=True),
@@ -1042,6 +1077,7 @@ class Settings:
     registry: RegistryOptions = RegistryOptions()
     verify: VerifyOptions = VerifyOptions()
     held: HeldOptions = HeldOptions()
+    alias: AliasOptions = AliasOptions()
     hold: HoldOptions = HoldOptions()
     release: ReleaseOptions = ReleaseOptions()
     rollback: RollbackOptions = RollbackOptions()
@@ -1064,7 +1100,7 @@ class Settings:
     @property
     def aliases(self) -> tuple[str, ...]:
         """The images that the command is limited to, by their aliases; () is all."""
-        return self.held.image or self.promote.image
+        return self.alias.alias or self.alias.image
 
 
 @cache

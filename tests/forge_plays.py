@@ -152,6 +152,7 @@ def a_persons_title_and_text_stay(world: World) -> None:
         world.propose(wanted)
         assert the_only(world) == ("checked by Ann", f"- [x] release notes\n\n{wanted.body.rstrip()}\n\nAsk Bob.")
     pull.title, pull.body = "Update web to 1.1", "Who needs this?"
+    wanted = world.push("1.4")
     world.propose(wanted)
     assert the_only(world) == ("Update web to 1.1", f"Who needs this?\n\n{wanted.body}")
 

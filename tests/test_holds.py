@@ -90,7 +90,7 @@ def test_a_hold_counts_as_something_that_was_written(tmp_path: Path) -> None:
     assert scene.call("hold", "a", "--reason", "x").json["status"] != "updated"
 
 
-@pytest.mark.parametrize("more", [(), ("--no-hold", "--image", "web")])
+@pytest.mark.parametrize("more", [(), ("--no-hold", "--alias", "web")])
 def test_a_rollback_that_runs_twice_goes_back_once(tmp_path: Path, more: tuple[str, ...]) -> None:
     scene = Scene(tmp_path, "semver")
     for tag in ("1.1.0", "1.2.0"):
@@ -124,12 +124,12 @@ def test_single_images_and_several_applications(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     apps = manifest(tmp_path, *(application(name, repo, image_list=f"web={WEB}, db=ghcr.io/acme/db") for name in "ab"))
     given = ("--applications", apps, "--allow-protocol", "file", "--output", "json")
-    held = image_update("hold", "a", "b", "--image", "web", "--reason", "x", *given)
+    held = image_update("hold", "a", "b", "--alias", "web", "--reason", "x", *given)
     assert (held.code, len(held.json["commits"])) == (0, 1)
     for image, verdict in ((f"{WEB}:1.1.0", "defer"), ("ghcr.io/acme/db:1.1.0", "update")):
         decisions = image_update("run", "--image", image, *given).json["decisions"]
         assert [one["verdict"] for one in decisions] == [verdict, verdict]
-    assert image_update("hold", "a", "--image", "cache", "--reason", "x", *given).code == 3
+    assert image_update("hold", "a", "--alias", "cache", "--reason", "x", *given).code == 3
     assert image_update("hold", "c", "--reason", "x", *given).code == 3
 
 
@@ -183,7 +183,7 @@ def test_a_hold_counts_at_once_whatever_branch_is_written(tmp_path: Path, branch
 
 def test_plan_and_lint_show_what_is_held(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "semver")
-    scene.do("hold", "a", "--image", "web", "--reason", "freeze", "--by", "jane")
+    scene.do("hold", "a", "--alias", "web", "--reason", "freeze", "--by", "jane")
     scene.event("1.2.0")
     planned = scene.call("plan", "--image", f"{WEB}:1.3.0").json["decisions"][0]
     assert (planned["verdict"], planned["rule"]) == ("defer", "held")

@@ -247,11 +247,11 @@ def test_only_the_last_fifty_versions_are_looked_at(tmp_path: Path, server: Regi
 def test_a_tag_that_only_one_of_several_images_has_is_an_error_of_the_others(
     tmp_path: Path, server: RegistryApi
 ) -> None:
-    """Without --image the tag is meant for every image of the Application."""
+    """Without --alias the tag is meant for every image of the Application."""
     server.put("acme/db", "9.0", image())
     both = f"web={server.name}/acme/web, db={server.name}/acme/db"
     scene = Scene(tmp_path, server.name, "1.4.2", "1.5.0", image_list=both)
     result = scene.back("1.4.2", code=2)
     assert {one["alias"]: one["rule"] for one in result.json["decisions"]} == {"web": "admitted", "db": "usage"}
-    assert "--image ALIAS" in result.stderr
+    assert "--alias ALIAS" in result.stderr
     assert "acme/db" not in scene.now

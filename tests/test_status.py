@@ -91,7 +91,7 @@ def test_what_git_says_what_holds_it_and_what_came_before(scene: Scene) -> None:
     assert b["deferred"]["at"] == git(scene.repo, "log", "-1", "--format=%cd", "--date=format:%FT%TZ", "main")
     assert (c["current"]["tag"], [one["tag"] for one in c["builds"]]) == ("1.0.0", ["1.0.0"])
     assert [one["builds"] for one in scene.status("--builds", "0")["images"]] == [[], [], []]
-    scene.do("hold", "c", "--image", "web", "--reason", "only this")
+    scene.do("hold", "c", "--alias", "web", "--reason", "only this")
     assert [one["hold"]["scope"] for one in scene.status("c")["images"]] == ["image"]
 
 

@@ -17,7 +17,7 @@ from task import __version__, shutdown
 from task.ci.publish import publish
 from task.cli.call import Call
 from task.cli.command import record_of
-from task.cli.command_files import CommandFiles
+from task.cli.command_files import CommandFiles, GroupedCommands
 from task.cli.mistakes import as_given, explained
 from task.cli.strange_variables import strange_variables
 from task.errors import Exit, TaskError, UsageError
@@ -33,8 +33,10 @@ PUBLISHING = ("run", "plan", "scan", "promote", "hold", "release", "rollback")
 
 app = typer.Typer(
     name="image-update",
+    cls=GroupedCommands,
     help="Writes newly built images to Git for the Argo CD Applications that track them.",
-    epilog="Every option can also be set by a variable: --git-username by IMAGE_UPDATE_GIT_USERNAME.",
+    epilog="image-update help COMMAND shows the options of a command. Each of them can also be set by a variable: "
+    "--git-username by IMAGE_UPDATE_GIT_USERNAME.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
@@ -67,6 +69,8 @@ group.commands = cast("dict[str, Any]", CommandFiles())
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:], "--help"]
     call = Call(group, argv)
     try:
         shutdown.hear()
@@ -82,7 +86,10 @@ def main(argv: Sequence[str]) -> int:
     except TaskError as error:
         return _end(error, call)
     except typer.TyperException as error:
-        options = {name: [flag for one in found.params for flag in one.opts] for name, found in group.commands.items()}
+        options = {
+            name: [flag for one in found.params if not getattr(one, "hidden", False) for flag in one.opts]
+            for name, found in group.commands.items()
+        }
         return _end(as_given(explained(error, call.command, options, call.environ), call.variables), call)
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")

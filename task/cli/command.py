@@ -82,7 +82,8 @@ def _parameter(field: Field[Any], kind: Any, option: Option, required: Collectio
     default = option.shown or ("" if many or isinstance(field.default, Secret) else field.default)
     info = (typer.Argument if option.argument else typer.Option)(
         *(() if option.argument else (named,)),
-        envvar=variable_of(field.name),
+        envvar=None if option.old_name else variable_of(field.name),
+        hidden=option.old_name,
         metavar=option.metavar,
         help=option.help,
         rich_help_panel=option.group,

@@ -11,6 +11,8 @@ from task.settings import CommitOptions, PromoteOptions, Settings, VerifyOptions
 def check(settings: Settings, taken: Collection[type]) -> None:
     """Raise `UsageError` for the first mistake. `taken`: the records that the command takes."""
     _check_verify(settings.verify)
+    if settings.alias.alias and settings.alias.image:
+        raise UsageError("--alias and --image are both given", hint="leave out --image, the old name of --alias")
     if settings.undo.on_failure == "rollback":
         if not settings.rollout.wait:
             raise UsageError("--on-failure=rollback is given without --wait", hint="give --wait: it sees the failure")

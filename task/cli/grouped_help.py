@@ -1,7 +1,7 @@
 """The help of a command, with its options in groups.
 
 Typer's own help draws boxes and, at 80 columns, cuts our longer names and variables. Click's plain help cuts nothing.
-`--help` shows the options that most pipelines use. `--help-all` shows all of them, each with its variable.
+`--help` shows the options that most users of the command need. `--help-all` shows all, each with its variable.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
 from typer.main import get_command
 
+from task.option import Option
 from task.settings import GROUPS, every_option
 
 
@@ -31,16 +32,20 @@ class GroupedHelp(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
         """Write the sections in their order."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
-        left_out, shown = 0, {field.name for field, _, option in every_option() if option.common}
+        left_out, declared = 0, {(field.name, option.help): option for field, _, option in every_option()}
         for param in self.get_params(ctx):
-            panel = getattr(param, "rich_help_panel", None)
-            if panel and not everything and param.name not in shown:
+            option = declared.get((str(param.name), str(getattr(param, "help", ""))))
+            common = option is None or (
+                self.name in option.common if isinstance(option.common, tuple) else option.common
+            )
+            record = param.get_help_record(ctx)
+            if record and not everything and not common:
                 left_out += 1
-            elif record := param.get_help_record(ctx):
-                if panel and isinstance(param, TyperOption | TyperArgument):  # an option from settings.py
+            elif record:
+                if option and isinstance(param, TyperOption | TyperArgument):
                     named = record[0] if isinstance(param, TyperOption) else str(param.metavar)
-                    record = _row(param, named, everything=everything)
-                sections.setdefault(panel or "Help", []).append(record)
+                    record = _row(param, named, option, everything=everything)
+                sections.setdefault(option.group if option else "Help", []).append(record)
         for name, records in sections.items():
             if records:
                 with formatter.section(name):
@@ -88,13 +93,15 @@ def _only_help_all(
     """Do nothing: this is where `--help-all` is written down for Typer."""
 
 
-def _row(param: TyperOption | TyperArgument, shown: str, *, everything: bool) -> tuple[str, str]:
+def _row(param: TyperOption | TyperArgument, shown: str, option: Option, *, everything: bool) -> tuple[str, str]:
     """Return the option's name and value, and its description with the default."""
-    notes = []
+    notes, text = [], option.help
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:
         shown = param.opts[0]  # `--no-x` is useful only if a variable or the default switches it on
+    elif any(option.brief):
+        shown, text = shown.replace(option.metavar, option.brief[0]), option.brief[1]
     if getattr(param, "multiple", False):
         notes.append("repeatable")
     if param.required:
@@ -103,4 +110,4 @@ def _row(param: TyperOption | TyperArgument, shown: str, *, everything: bool) ->
         notes += ["default: on"] if param.default else []
     elif param.default not in (None, ""):
         notes.append(f"default: {param.default}")
-    return shown, f"{param.help}  [{'; '.join(notes)}]" if notes else str(param.help)
+    return shown, f"{text}  [{'; '.join(notes)}]" if notes else text

@@ -3,10 +3,10 @@
 from task.cli.call import Call
 from task.cli.command import command
 from task.cli.update import update
-from task.settings import WRITING, HeldOptions, HoldOptions, SendOptions, Settings
+from task.settings import WRITING, AliasOptions, HeldOptions, HoldOptions, SendOptions, Settings
 
 
-@command(HeldOptions, HoldOptions, *WRITING, SendOptions, required=["reason"])
+@command(HeldOptions, AliasOptions, HoldOptions, *WRITING, SendOptions, required=["reason"])
 def hold(settings: Settings, call: Call) -> int:
-    """Keep images at their current version. Later events are remembered, not written."""
+    """Keep images at their current version. Later builds are remembered, not written."""
     return update(settings, call.environ, call.log)

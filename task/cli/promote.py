@@ -6,6 +6,7 @@ from task.cli.update import update
 from task.settings import (
     WRITING,
     AgeOptions,
+    AliasOptions,
     DeploymentOptions,
     NameOptions,
     OriginOptions,
@@ -20,6 +21,7 @@ from task.settings import (
 
 @command(
     PromoteOptions,
+    AliasOptions,
     AgeOptions,
     OriginOptions,
     NameOptions,

@@ -184,7 +184,7 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
         raise UsageError(
             f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
             f"{situation.in_git.file} do not have it either",
-            hint=f"{f'did you mean {near}? ' if near else ''}--image ALIAS means one image only; "
+            hint=f"{f'did you mean {near}? ' if near else ''}--alias ALIAS means one image only; "
             "--unknown-tag goes back to it all the same",
         )
     return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), ""

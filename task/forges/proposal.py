@@ -1,7 +1,6 @@
 """The title and body of a pull request, the marks it is known by, and the name of its branch.
 
-Images, tags and names come from others: in a body they stand in code, where no forge reads Markdown, HTML, a mention,
-a reference to an issue, or a command (GitLab obeys lines like `/merge`).
+Images, tags and names come from others: `task.output.markdown` shows them as code.
 """
 
 from __future__ import annotations
@@ -31,22 +30,20 @@ from task.forges.marks import (
 )
 from task.forges.proposed_builds import Builds, build_key, packed, unpacked
 from task.model import Proposed, Written
+from task.output.markdown import Row, code, link
+from task.output.markdown import builds as table_of
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, distinct
 from task.templates.trailers import one_line
-from task.urls import without_login
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
 # Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
 LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbucket-server": 32_768, "azure": 4_000}
 LONGEST = 65_536
-LONGEST_URL = 500
-LONGEST_CELL = 200
 MOST_SOURCES = 5  # that are named as where versions were promoted from
 BUILDS, DECLINED = "image-update-builds", "image-update-declined"
 ROOM_FOR_LATER = 300  # for the marks of the title, and of what is set on the request
 ROOM = {BUILDS: 4, DECLINED: 8}  # the part of a body that these may take: one fourth, one eighth
-HEAD = "| Application | Image | Old | New |\n| --- | --- | --- | --- |\n"
 # Invisible, and the end of what would have been a mention or a reference.
 BREAK = "\u200b"
 MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
@@ -54,7 +51,6 @@ COMMENT = re.compile(r"<!--|\[//\]")
 TRAILER = re.compile(r"[A-Za-z0-9-]+: \S.*")
 FENCE = re.compile(r"`{3,}")
 BASE64 = "[A-Za-z0-9+/]+={0,2}"
-NOT_IN_A_LINK = re.compile(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 
 
 @dataclass(frozen=True)
@@ -147,7 +143,7 @@ def body(content: Content, forge: str = "") -> str:
     promoted = [f"Promoted from {', '.join(named_sources)}"] if named_sources else []
     links = " · ".join((*promoted, *(f"{word} {link(url, name)}" for word, url, name in said if url)))
     fixed = len(begin) + len(marks) + len(links) + ROOM_FOR_LATER
-    table = _table(content.apps, longest - fixed) if any(one.changes for one in content.apps) else ""
+    table = table_of(rows, longest - fixed) if (rows := _rows(content.apps)) else ""
     text = _fenced(content.text, longest - fixed - len(table) - 2)
     return "\n\n".join(part for part in (begin, table, text, links, marks) if part) + "\n"
 
@@ -214,33 +210,22 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
     return "same" if found.state == "open" and as_told else "wanted"
 
 
-def _table(apps: Sequence[AppChanges], room: int) -> str:
-    """Return as many rows as there is room for, and how many more there are."""
-    rows = []
-    for app in apps:
-        name = f"{app.namespace}/{app.name}" if app.namespace else app.name
-        for change in distinct([app]):
-            old = "@".join(filter(None, (change.old_tag, change.old_digest)))
-            new = "@".join(filter(None, _version(change)))
-            rows.append(f"| {' | '.join(code(text) for text in (name, change.image.name, old, new))} |")
-    lines, left = [], room - len(HEAD) - 40
-    for row in rows:
-        left -= len(row) + 1
-        if left < 0:
-            break
-        lines.append(row)
-    more = len(rows) - len(lines)
-    return HEAD + "\n".join(lines) + (f"\n\nand {more} more changes" if more else "")
+def _rows(apps: Sequence[AppChanges]) -> list[Row]:
+    return [
+        Row(
+            "",
+            f"{app.namespace}/{app.name}" if app.namespace else app.name,
+            change.image.name,
+            "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)",
+            "@".join(filter(None, _version(change))),
+        )
+        for app in apps
+        for change in distinct([app])
+    ]
 
 
 def _version(change: Change) -> tuple[str, str]:
     return change.new_tag, change.new_digest
-
-
-def code(text: str) -> str:
-    """Return the text as code, with `?` for characters that are invisible or would end the code or the cell."""
-    line = one_line(text, LONGEST_CELL)
-    return f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`" if line else ""
 
 
 def _fenced(text: str, room: int) -> str:
@@ -259,20 +244,3 @@ def _fenced(text: str, room: int) -> str:
 
 def _calling_nobody(text: str) -> str:
     return MENTION.sub(lambda found: found[0] + BREAK, text)
-
-
-def link(url: str, name: str = "") -> str:
-    """Return a link to an http address.
-
-    Anything else is returned as code, because it may start a program on the reader's computer.
-    """
-    if not url.startswith(("https://", "http://")):
-        return code(url)
-    address = without_login(url)
-    safe = NOT_IN_A_LINK.sub(lambda found: "".join(f"%{one:02X}" for one in found[0].encode(errors="replace")), address)
-    if len(safe) > LONGEST_URL:
-        return code(address)
-    # The last two parts of a path tell a reader enough: `commit/0123456789ab`, `runs/42`.
-    parts = safe.partition("://")[2].rstrip("/").split("/")[-2:]
-    short = "/".join(part[:12] if len(part) in (40, 64) else part for part in parts)
-    return f"[{code(name or short)}]({safe})"

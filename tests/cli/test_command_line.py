@@ -21,15 +21,6 @@ from task.cli.mistakes import explained
 
 pytestmark = pytest.mark.measured
 
-# The twenty options that `run --help` shows.
-MOST_USED = {
-    "image", "image-digest", "images-from", "applications", "application", "dry-run", "require-match", "pin-digest",
-    "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
-    "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level",
-}  # fmt: skip
-EVENT = {"image", "image-digest", "images-from"}
-OF_HOLD = MOST_USED - {"image-digest", "images-from", "application", "require-match"} | {"reason", "until", "by"}
-
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
 @pytest.mark.parametrize("command", commands())
@@ -59,19 +50,30 @@ def test_help_all_shows_groups_defaults_and_the_opposite_of_a_switch(capsys: pyt
     assert "[env var: IMAGE_UPDATE_REFRESH; default: on]" in shown
 
 
-@pytest.mark.parametrize(
-    ("command", "left_out"), [("plan", {"dry-run"}), ("run", set()), ("scan", EVENT), ("hold", None)]
-)
-def test_help_shows_what_most_pipelines_use(
-    command: str, left_out: set[str] | None, capsys: pytest.CaptureFixture[str]
+# What each --help shows beside others, and what is left to --help-all or to other commands.
+SHOWN = {
+    "run": ("sequence on-failure argocd-server selector", "tag signing-format stall-timeout argocd-header auto-merge"),
+    "plan": ("comment image selector", "dry-run wait wait-timeout on-failure"),
+    "scan": ("minimum-age registry-password-file on-failure", "image require-match"),
+    "hold": ("reason until by alias", "image wait selector pin-digest"),
+    "lint": ("holds from-image-updater selector", "pin-digest"),
+    "wait": ("revision wait-timeout argocd-server", "git-username"),
+}
+
+
+@pytest.mark.parametrize(("command", "names", "left_out"), [(name, *both) for name, both in SHOWN.items()])
+def test_help_shows_the_options_of_its_own_command(
+    command: str, names: str, left_out: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "-h"]) == 0
     shown = capsys.readouterr().out
-    names = set(re.findall(r"^  (?:--|-h, --)([a-z-]+)", shown, re.MULTILINE)) - {"help", "help-all"}
-    assert names == (MOST_USED - left_out if left_out is not None else OF_HOLD)
-    assert "IMAGE_UPDATE_" not in re.sub(r"IMAGE_UPDATE_(GIT|FORGE)_(TOKEN|PASSWORD)", "", shown)
+    found = set(re.findall(r"^  (?:--|-h, --)([a-z-]+)", shown, re.MULTILINE)) - {"help", "help-all"}
+    assert {*names.split()} <= found
+    assert not found.intersection(left_out.split())
+    assert "IMAGE_UPDATE_" not in re.sub(r"IMAGE_UPDATE_(GIT|FORGE|REGISTRY)_(TOKEN|PASSWORD)", "", shown)
     assert "--no-" not in shown  # all switches here are off
-    hidden = len([one for one in options_of(command) if one.opts[0].startswith("--")]) - len(names)
+    assert "repositories" not in shown.partition("--output")[2].partition("--report")[0]
+    hidden = len([one for one in options_of(command) if one.opts[0].startswith("--")]) - len(found)
     assert f"\n{hidden} more options: image-update {command} --help-all\n" in shown
 
 
@@ -80,7 +82,8 @@ def test_what_is_held_is_named_by_its_alias(command: str, capsys: pytest.Capture
     assert main([command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: image-update {command} [OPTIONS] APP...\n")
-    assert "  --image ALIAS " in shown
+    assert "  --alias ALIAS " in shown
+    assert "--image" not in shown
     assert "just built" not in shown
 
 
@@ -98,7 +101,7 @@ def test_help_explains_the_argument(command: str, argument: str, capsys: pytest.
 def test_promote_holds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["promote", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "--image ALIAS Promote this image only" in shown
+    assert "--alias ALIAS Act on this image only" in shown
     assert "What is held" not in shown
 
 
@@ -129,6 +132,17 @@ def test_help_of_the_whole_names_every_command_with_all_its_words(capsys: pytest
     assert "IMAGE_UPDATE_GIT_USERNAME" in shown
 
 
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [([], ["--help"]), (["run"], ["run", "--help"]), (["lint", "--help-all"], ["lint", "--help-all"])],
+)
+def test_help_is_also_a_word(words: list[str], same: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", *words]) == 0
+    shown = capsys.readouterr().out
+    assert main(same) == 0
+    assert capsys.readouterr().out == shown
+
+
 def test_without_a_command_there_is_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     shown = capsys.readouterr()
@@ -146,7 +160,8 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--nonsense"], "there is no option --nonsense; image-update --help shows all options"),
         (["--log-level", "debug", "run"], "--log-level comes before the command; write it after: image-update run"),
-        (["rum"], "there is no command 'rum'; did you mean run? the commands are run, plan, "),
+        (["help", "rum"], "there is no command 'rum'; did you mean run? "),
+        (["rum"], "there is no command 'rum'; did you mean run? the commands are run, scan, "),
         (["run", "--app", "x"], "there is no option --app; did you mean --application? "),
         (["run", "--image"], "--image needs a value; image-update run --help-all shows what it takes"),
         (["run", "--no-image", "x"], "there is no option --no-image"),

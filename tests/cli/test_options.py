@@ -1,6 +1,7 @@
 """Options as pipelines rely on them: which command takes what, and how flags, variables and defaults are read."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -9,20 +10,22 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import ROOT
 from typer.core import TyperArgument
 
 from scripts.typer_options import (
     TyperParam,
     all_options,
+    both_helps,
     choices_of,
     commands,
     name_of,
     options_of,
     takes_many,
-    whole_help,
 )
 from task.cli.app import group
 from task.cli.command import Command
+from task.cli.command_files import COMMANDS
 from task.errors import UsageError
 from task.option import variable_of
 from task.secret import Secret
@@ -47,11 +50,27 @@ def read(name: str, *words: str) -> Settings:
     return found.settings(given_to(name, *words))
 
 
-@pytest.mark.parametrize("command", commands())
-def test_the_whole_help_of_each_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options, variables, defaults and help. `python -m scripts.options` writes these files again."""
+@pytest.mark.parametrize("command", ["", *commands()])
+def test_both_helps_of_each_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options, variables, defaults and help. `COLUMNS=120 python -m scripts.options` writes these files again."""
     monkeypatch.setenv("COLUMNS", "120")
-    assert whole_help(command) == (GOLDEN / f"{command}.txt").read_text()
+    assert both_helps(command) == (GOLDEN / f"{command or 'image-update'}.txt").read_text()
+
+
+@pytest.mark.parametrize(("command", "about"), COMMANDS.items())
+def test_the_example_in_the_help_is_read_and_its_page_exists(command: str, about: tuple[str, str]) -> None:
+    example, page = about
+    assert given_to(command, *shlex.split(example))
+    path, _, anchor = page.partition("#")
+    headings = re.findall(r"^#+ (.*)", (ROOT / "docs" / path).read_text(), re.MULTILINE)
+    assert not anchor or anchor in [re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in headings]
+
+
+def test_an_option_of_some_commands_is_taken_by_these() -> None:
+    """An option that few need is shown by `--help` of the commands that it names, if they have it."""
+    common = {variable_of(field.name): one.common for field, _, one in every_option() if isinstance(one.common, tuple)}
+    for variable, names in common.items():
+        assert [name for name in names if variable not in {one.envvar for one in options_of(name)}] == []
 
 
 @pytest.mark.parametrize("command", commands())
@@ -260,7 +279,20 @@ def test_a_signing_key_is_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_aliases_of_hold_may_stand_in_one_value() -> None:
-    assert read("hold", "web", "--reason", "x", "--image", "a,b", "--image", "c d").held.image == ("a", "b", "c", "d")
+    found = read("hold", "web", "--reason", "x", "--alias", "a,b", "--alias", "c d")
+    assert found.aliases == ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("command", ["hold", "release", "rollback", "promote"])
+def test_the_old_name_of_alias_reads_no_variable(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IMAGE_UPDATE_IMAGE may be set for a whole pipeline."""
+    monkeypatch.setenv("IMAGE_UPDATE_IMAGE", "ghcr.io/acme/web:1.5.0")
+    words = {"hold": ["web", "--reason=x"], "release": ["web"], "rollback": ["web", "--to=1"]}
+    needed = words.get(command, ["--from=web", "--to=api"])
+    assert read(command, *needed).aliases == ()
+    assert read(command, *needed, "--image", "web").aliases == ("web",)
+    with pytest.raises(UsageError, match="--alias and --image are both given"):
+        read(command, *needed, "--image", "web", "--alias", "web")
 
 
 def test_what_needs_a_signature_is_pinned() -> None:

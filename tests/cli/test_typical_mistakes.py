@@ -62,7 +62,7 @@ scan --require-match
     leave it out; it is for run and plan
 plan --reason x
     plan has no --reason
-    hold and rollback have it; image-update plan --help-all shows the options of plan
+    rollback and hold have it; image-update plan --help-all shows the options of plan
 run --imag x
     there is no option --imag
     did you mean --image? image-update run --help-all shows all options
@@ -71,7 +71,7 @@ run --atomic=true
     write --atomic, or --no-atomic
 deploy
     there is no command 'deploy'
-    the commands are run, plan, scan, status, promote, hold, release, rollback, wait, report, lint, demo
+    the commands are run, scan, promote, rollback, hold, release, plan, status, lint, wait, report, demo
 run --image ghcr.io/acme/web:1.5.0 --deadline soon
     --deadline: 'soon' is not a number of seconds
     write a number, such as 120

@@ -53,9 +53,9 @@ def test_body() -> None:
     text = body(Content([app()], "", links, COMMIT), "github")
     assert text == (
         f"<!-- image-update-begin: {ABOUT[BEGIN]} -->\n\n"
-        "| Application | Image | Old | New |\n"
-        "| --- | --- | --- | --- |\n"
-        "| `argocd/web` | `ghcr.io/acme/api` | `1.4.2` | `1.4.3` |\n"
+        "| Application | Image | Version |\n"
+        "| --- | --- | --- |\n"
+        "| `argocd/web` | `ghcr.io/acme/api` | `1.4.2` → `1.4.3` |\n"
         "\n"
         f"Built from [`commit/{COMMIT[:12]}`](https://github.com/acme/api/commit/{COMMIT})"
         " · by [`runs/42`](https://github.com/acme/api/actions/runs/42)"
@@ -77,7 +77,7 @@ def test_a_promotion_names_its_sources() -> None:
 
 def test_nothing_known_leaves_nothing_empty() -> None:
     text = body(Content([app(change(old=""))]))
-    assert "| `argocd/web` | `ghcr.io/acme/api` |  | `1.4.3` |" in text
+    assert "| `argocd/web` | `ghcr.io/acme/api` | `(none)` → `1.4.3` |" in text
     assert "Built from" not in text
     assert "\n\n\n" not in text
 
@@ -172,7 +172,7 @@ def test_what_others_write_is_code(text: str) -> None:
     assert "](javascript" not in plain
     rows = [line for line in shown.splitlines() if line.startswith("| `")]
     assert [len(re.findall(r"(?<!`)\|(?!`)|\| `|` \|", row)) > 0 for row in rows] == [True]
-    assert all(line.count("|") in (0, 5) for line in plain.splitlines())
+    assert all(line.count("|") in (0, 4) for line in plain.splitlines())
     outside = re.sub(r"^(`{3,})text\n.*?^\1$", "", shown, flags=re.MULTILINE | re.DOTALL)
     assert not [line for line in outside.splitlines() if line.startswith("/")]
     assert all(char.isprintable() or char in "\n\u200b" for char in outside)
@@ -206,7 +206,7 @@ def test_a_body_is_never_too_long(forge: str) -> None:
     text = body(Content(apps, "long text " * 10_000, Links("https://x.example/" + "y" * 480)), forge)
     assert len(text) <= LONGEST_BODY.get(forge, 65_536)
     assert marked(text) == marker(apps)
-    assert re.search(r"^and \d+ more changes$", text, re.MULTILINE)
+    assert re.search(r"^and \d+ more: see the report$", text, re.MULTILINE)
 
 
 def test_the_authors_text_gives_way_to_the_table() -> None:
