@@ -14,9 +14,9 @@ from task.forges.tokens import ForgeTokenOptions, Tokens, check_token_file
 from task.git.environment import Login
 from task.git.names import rewritten
 from task.landing.ports import Forge
-from task.once import once
 from task.output.log import Log
 from task.settings import Settings
+from task.threads import once
 
 Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 
