@@ -43,7 +43,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             {"image-list": "web=acme/web", "wep.allow-tags": "any"},
             "error",
             "wep.allow-tags",
-            "did you mean web.allow-tags?",
+            "rename it to web.allow-tags",
         ),
         (
             {"image-list": "web=acme/web", "other.allow-tags": "any"},

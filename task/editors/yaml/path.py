@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from task.editors.yaml.tree import DEPTH, Document, Node, Tree, is_merge, pairs, resolved, value, walk
 from task.errors import TargetError
+from task.text import shortened
 
 MERGES = "\0"  # before merge keys, because a key in quotes may have their name
 MOST_USES = 100  # keys that share one value
@@ -262,8 +263,15 @@ def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
         node, rest = step
     if node.null:
         return Lookup((), node, _missing(at, node, rest))
-    what = {"sequence": "a list, which needs an index", "scalar": "a single value"}.get(node.kind, "not a mapping")
-    raise TargetError(f"line {tree.line(node)}: a parent of {path_text(path)} is {what}", hint="correct the key path")
+    parent, wanted = path_text(path[: len(path) - len(rest)]) or "the file", path_text(path)
+    if node.kind == "sequence":
+        hint = f"name one item of it, such as {parent}[0].{path_text(rest)}"
+        raise TargetError(f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it", hint=hint)
+    what = f"the single value {shortened(node.value, 80)!r}" if node.kind == "scalar" else "not a mapping"
+    raise TargetError(
+        f"line {tree.line(node)}: {parent} is {what}, so {wanted} cannot be below it",
+        hint=f"name another key; if {parent} holds the whole reference, annotate <alias>.helm.image-spec: {parent}",
+    )
 
 
 def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, tuple[Segment, ...]] | None:
@@ -277,10 +285,11 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
         for index in first.indices:
             items = resolved(document, plain)
             if items.kind != "sequence":
-                raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint="correct the key path")
+                hint = f"name it without an index: {first.name}"
+                raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint=hint)
             if index >= len(items.children):
                 message = f"{first.text}: the list has {len(items.children)} items"
-                raise TargetError(message, hint="indices start at 0, and no item is added")
+                raise TargetError(message, hint="name one of them, counted from 0, or add the item to the file first")
             plain = items.children[index]
         return resolved(document, plain), rest[1:]
     dotted = [
