@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md", ROOT / "docs" / "how-to" / "freeze.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "tutorial.md",
+    ROOT / "docs" / "how-to" / "freeze.md",
+    ROOT / "docs" / "how-to" / "one-login-for-many-teams.md",
+)
 FOLDER = "/tmp"  # noqa: S108 - shown to readers instead of the real folder
 DEMO = "/tmp/image-update-demo"  # noqa: S108 - shown as well
 _FENCE = re.compile(r"^(?P<above>[^\n]*\n)?```(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)

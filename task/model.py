@@ -96,33 +96,45 @@ class KeySecret:
 
 
 @dataclass(frozen=True)
-class Application:
-    """One Argo CD Application."""
+class Tracker:
+    """What tracks images, and is deployed from Git: an Argo CD Application, or a HelmRelease."""
 
     namespace: str
     name: str
-    annotations: Mapping[str, str]  # those with the annotation prefix, which is removed from their keys
-    sources: tuple[Source, ...]
-    multi: bool = False  # whether it has spec.sources, not spec.source
-    live: tuple[str, ...] = ()  # status.summary.images, as written
-    sync: str = ""  # status.sync.status; "" is unknown
-    health: str = ""  # status.health.status; "" is unknown
-    project: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)  # Image Updater's, without the annotation prefix
+    sources: tuple[Source, ...] = ()
+    live: tuple[str, ...] = ()  # the images that run, as written
     labels: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""  # "apps/web.yaml:12", "cluster"
+    # Only of Applications; "" is unknown as well.
+    project: str = ""
+    sync: str = ""  # status.sync.status
+    health: str = ""  # status.health.status
     generated_by: str = ""  # namespace/name of the ApplicationSet that it was rendered from
-    from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
-    resource: str = ""  # namespace/name of that ImageUpdater
-    resource_origin: str = ""  # its place, as `origin`
-    reference: str = ""  # the reference of an ImageUpdater that selects it, as messages name it
-    # From its ImageUpdater, because there are no annotations for this:
-    signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is every image
-    request_labels: tuple[str, ...] = ()  # of its pull requests
+    request_labels: tuple[str, ...] = ()  # of its pull requests, from its ImageUpdater
 
     @property
     def key(self) -> str:
         """`namespace/name`, its name in reports and messages."""
         return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Application(Tracker):
+    """One Argo CD Application, with what it takes to read its annotations."""
+
+    multi: bool = False  # whether it has spec.sources, not spec.source
+    from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
+    resource: str = ""  # namespace/name of that ImageUpdater
+    resource_origin: str = ""  # its place, as `origin`
+    reference: str = ""  # the reference of an ImageUpdater that selects it, as messages name it
+    # From its ImageUpdater, because there is no annotation for this. By alias; "" is every image.
+    signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HelmRelease(Tracker):
+    """One HelmRelease of Flux v1 (Helm Operator). Its own annotations become subscriptions when it is read."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +238,7 @@ class Snapshot:
     message: str = ""  # of that commit
     memory: Files = field(default_factory=dict)  # the state files on the memory branch
     memory_tip: str = ""  # "" if there is no such branch
+    default: Files = field(default_factory=dict)  # of the default branch's tip, if that is another commit
 
 
 @dataclass(frozen=True)
@@ -473,8 +486,17 @@ class State:
 
 
 @dataclass(frozen=True)
+class Writes:
+    """The files and branches that the repository's own config lets Applications write, as globs; None is any."""
+
+    paths: tuple[str, ...] | None = None
+    branches: tuple[str, ...] | None = None
+    line: int = field(default=0, compare=False)  # of the config
+
+
+@dataclass(frozen=True)
 class Wishes:
-    """The settings for commits and pull requests in the repository's own config; None if it has no such setting."""
+    """What the repository's own config says about an Application; None if it does not say it."""
 
     author_name: str | None = None
     author_email: str | None = None
@@ -492,14 +514,21 @@ class Wishes:
     tag_order: str | None = None
     push_options: tuple[str, ...] | None = None
     minimum_age: int | None = None  # seconds
+    writes: Writes | None = None
 
 
 @dataclass(frozen=True)
-class Subscription:
+class Tracked:
+    """One image that an Application or HelmRelease tracks. This much is known even if its annotations are wrong."""
+
+    application: Tracker
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Subscription(Tracked):
     """One write-back target of one image-list entry: which Application takes which tags, and where they go."""
 
-    application: Application
-    entry: Entry
     policy: Policy
     keys: Keys
     source: Source
@@ -519,9 +548,9 @@ class Subscription:
     suspended: str = ""  # the reason why Flux's own annotations stop updates, or ""
     # the key that must have signed the image, in addition to what the command line requires
     signed_by: KeySecret | None = None
-    flaw: Flaw | None = None  # why the entry is unusable; then only the Application and the entry are known
     wishes: Wishes = Wishes()  # from the repository's config, after it was read
     freeze: Hold | None = None  # the freeze in the repository's config that applies now
+    writes: tuple[Writes, ...] = ()  # of the configs of all branches that matter; each must allow what is written
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:
@@ -565,7 +594,7 @@ class Flaw:
 class Subscribed:
     """The Subscriptions that the annotations of one Application ask for, and the flaws in these annotations."""
 
-    application: Application
+    application: Tracker
     subscriptions: tuple[Subscription, ...]
     flaws: tuple[Flaw, ...]
 
@@ -590,23 +619,17 @@ class Unchecked:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The decision about one subscription and the offered image, with the reason."""
+class Judged:
+    """The verdict about one tracked image and the offered one, as a report shows it."""
 
-    subscription: Subscription
+    subscription: Tracked
     candidate: Image
     judged: Verdict
     current: Reading = Reading()
     branch: str = ""  # the base branch's name in Git; "" if Git was not asked
     head: str = ""  # the branch that is written: the base branch, or a head branch
     kind: TargetKind | None = None  # None if Git was not asked
-    unchecked: Unchecked | None = None  # facts that the rules needed and that no registry could give
     source: str = ""  # namespace/name of the Application whose version is promoted
-    created: str = ""  # the values file that did not exist
-    misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
-    shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
-    built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
-    owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
 
     @property
     def verdict(self) -> VerdictName:
@@ -632,6 +655,26 @@ class Decision:
     def exit(self) -> int:
         """Return the exit code of an error; 0 means that of a wrong configuration."""
         return self.judged.exit
+
+
+@dataclass(frozen=True)
+class Decision(Judged):
+    """The decision about one subscription and the offered image, with the reason."""
+
+    subscription: Subscription
+    unchecked: Unchecked | None = None  # facts that the rules needed and that no registry could give
+    created: str = ""  # the values file that did not exist
+    misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
+    shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
+    built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
+    owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
+
+
+@dataclass(frozen=True)
+class Unusable(Judged):
+    """The error about a tracked image with a wrong annotation: it has no subscription."""
+
+    strategy: Strategy | None = None  # of the entry, if that annotation is valid
 
 
 @dataclass(frozen=True)
@@ -675,7 +718,7 @@ class Report:
     command: str
     images: tuple[Image, ...]
     considered: int  # Applications looked at
-    decisions: tuple[Decision, ...]
+    decisions: tuple[Decision | Unusable, ...]
     commits: tuple[Commit, ...]
     problems: tuple[Problem, ...]
     exit: int
@@ -684,6 +727,11 @@ class Report:
     undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
     waiting: tuple[Waited, ...] = ()  # what waited on head branches before
     earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
+
+    @property
+    def updates(self) -> tuple[Decision, ...]:
+        """The decisions that wrote an image."""
+        return tuple(one for one in self.decisions if isinstance(one, Decision) and one.verdict == "update")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import re2
 
 FEW = 5  # how many names a message lists
 _BRACKET = re.compile(r"(##\w*)\[")
@@ -22,6 +26,7 @@ _LOGIN = re.compile(
 _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
 # In JSON, the `#` before a bracket becomes \u0023, which every JSON reader turns back.
 _JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
+_IN_GLOB = {"*": "[^/]*", "**": ".*", "/**/": "/(?:.*/)?"}
 
 
 def is_name(text: str) -> bool:
@@ -76,6 +81,20 @@ def and_more(texts: Sequence[str], most: int = FEW, separator: str = ", ") -> st
     """Return the first `most` texts, and how many there are besides: "web, api and 3 more"."""
     rest = len(texts) - most
     return separator.join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def fits_glob(glob: str, text: str) -> bool:
+    """Tell whether a glob matches the whole text: `*` does not match a `/`, and `**` does. No glob is slow."""
+    try:
+        return _compiled_glob(glob).fullmatch(text) is not None
+    except UnicodeEncodeError:  # no glob has such characters
+        return False
+
+
+@lru_cache(maxsize=1024)
+def _compiled_glob(glob: str) -> Any:
+    parts = re.split(r"(/\*\*/|\*\*|\*)", glob)
+    return re2.compile(f"(?s){''.join(_IN_GLOB.get(part) or re2.escape(part) for part in parts)}")
 
 
 def printable_lines(text: str) -> str:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from task.errors import Malformed
-from task.yaml_events import NULL, DataBuilder, NotYaml, Reading, parsed
+from task.yaml_events import NULL, DataBuilder, Dialect, NotYaml, parsed
 
 # A document without any of these cannot concern us, and is not parsed, because parsing takes most of the time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
@@ -77,7 +77,7 @@ def plain(text: str, *, exact: bool = False) -> Any:
     A merge key is a key like any other. `exact` refuses what readers understand in different ways: explicit tags, and
     keys that are there twice.
     """
-    data = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_reading(exact=exact)).build(events)))
+    data = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_dialect(exact=exact)).build(events)))
     return data[0] if data else None
 
 
@@ -92,7 +92,7 @@ def _without_halves(data: Any, text: str) -> Any:
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
-        made = parsed(chunk, lambda events: list(DataBuilder(_reading(len(chunk))).build(events)))
+        made = parsed(chunk, lambda events: list(DataBuilder(_dialect(len(chunk))).build(events)))
         for number, data in enumerate(made):
             yield ManifestDocument(data, line + before, text=chunk, number=number)
     except NotYaml as error:
@@ -101,9 +101,9 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
         yield ManifestDocument(None, line, error.message)
 
 
-def _reading(size: int = 0, *, exact: bool = False) -> Reading:
+def _dialect(size: int = 0, *, exact: bool = False) -> Dialect:
     """Return how to read a text. `size`: its characters, if its merge keys are followed; they limit what these add."""
-    return Reading(_scalar, _unique if exact else _key, merged=size and _FEW + size, tags=not exact)
+    return Dialect(_scalar, _unique if exact else _key, merged=size and _FEW + size, tags=not exact)
 
 
 def _key(value: Any, _container: Mapping[Any, Any]) -> Any:

@@ -68,7 +68,7 @@ class NotYaml(Malformed):
 
 
 @dataclass(frozen=True)
-class Reading:
+class Dialect:
     """How data are made from events, and what a document may cost."""
 
     scalar: Callable[[Any], Any]  # its event → the value
@@ -83,8 +83,8 @@ class Reading:
 class DataBuilder:
     """Builds data from events, with a stack and without recursion. Aliases share their values."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._how, self._left = reading, reading.merged
+    def __init__(self, dialect: Dialect) -> None:
+        self._how, self._left = dialect, dialect.merged
         self._stack: list[tuple[Any, list[Any], str | None]] = []  # container, [pending key] or [], and its anchor
         self._sizes = [0]  # of the open containers, with their aliases expanded
         self._anchors: dict[str | None, tuple[Any, int]] = {}

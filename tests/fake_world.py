@@ -5,7 +5,7 @@ from typing import Any
 
 from task.deciding.job import Followed, Landed
 from task.landing.ports import LiveApplications, World
-from task.model import Answer, Application, Question, Subscription
+from task.model import Answer, Application, Question, Subscription, Tracker
 
 
 class FakeWorld(World):
@@ -31,7 +31,7 @@ class FakeWorld(World):
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:  # noqa: ARG002 - it is unknown
         return "", ""
 
-    def page(self, application: Application) -> str:  # noqa: ARG002 - it is unknown
+    def page(self, application: Tracker) -> str:  # noqa: ARG002 - it is unknown
         return ""
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:  # noqa: ARG002 - no project wants any

@@ -21,12 +21,12 @@ from task.model import (
     Answer,
     Build,
     Changeset,
-    Decision,
     File,
     FileVersion,
     Found,
     Head,
     Hold,
+    Judged,
     Landing,
     Person,
     Place,
@@ -91,7 +91,13 @@ class Branch:
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
 
-    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
+    def snapshot(
+        self,
+        branch: str,
+        places: Iterable[Place],
+        heads: Collection[str] = (),  # noqa: ARG002
+        default: Collection[Place] = (),  # noqa: ARG002
+    ) -> Snapshot:
         list(places)
         tips = {name: one.id for name, one in self.heads.items() if name.startswith("image-update-memory/")}
         memory = {path: File(text) for path, text in self.memory.items()}
@@ -219,13 +225,13 @@ class Story:
         decision = self._one(Job("scan", (), SCOPE, Terms(now=self.now), WORDING))
         return decision.verdict, decision.rule
 
-    def hold(self, reason: str) -> Decision:
+    def hold(self, reason: str) -> Judged:
         return self._by_hand(Intent("hold", Hold(reason, "jane", NOW)))
 
-    def release(self, *, discard: bool = False) -> Decision:
+    def release(self, *, discard: bool = False) -> Judged:
         return self._by_hand(Intent("release", discard=discard))
 
-    def rollback(self, to: str, *images: str, hold: bool = True, reason: str = "") -> Decision:
+    def rollback(self, to: str, *images: str, hold: bool = True, reason: str = "") -> Judged:
         held = Hold(reason, "jane", NOW) if hold else None
         return self._by_hand(Intent("rollback", held, not images, to), images)
 
@@ -234,10 +240,10 @@ class Story:
         """The tag on the branch."""
         return self.branch.files[target("a")].partition("newTag: ")[2].partition("\n")[0].strip("\"'")
 
-    def _by_hand(self, intent: Intent, images: tuple[str, ...] = ()) -> Decision:
+    def _by_hand(self, intent: Intent, images: tuple[str, ...] = ()) -> Judged:
         return self._one(Job(intent.verb, (), SCOPE, Terms(now=self.now), WORDING, intent=intent, aliases=images))
 
-    def _one(self, job: Job) -> Decision:
+    def _one(self, job: Job) -> Judged:
         report = self.run(job)
         found = next(one for one in report.decisions if not job.images or one.candidate.name == job.images[0].name)
         self.because = found.because

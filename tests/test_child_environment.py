@@ -12,7 +12,7 @@ from support import git, image_update, needs
 
 from task.applications.programs import run as render
 from task.errors import Malformed, RegistryDownError, SourceAccessError
-from task.git.access import Access, Plan
+from task.git.access import Access, Credentials
 from task.git.command import Git
 from task.git.environment import Login
 from task.git.failed import GitFailed
@@ -124,7 +124,7 @@ def test_a_credential_helper_of_git(tmp_path: Path, helper: str, allowed: set[st
         server.logins = {"u": "p"}
         url = f"{server.url}repo.git"
         login = Login("https://other.example.com", "u", Secret("p"))
-        door = Git(environ_of(tmp_path), access=Access(Plan((login,))))
+        door = Git(environ_of(tmp_path), access=Access(Credentials((login,))))
         with pytest.raises(GitFailed):
             door.ran("ls-remote", url, git_dir=str(tmp_path / "repo.git"), env=door.login(url))
         door.close()

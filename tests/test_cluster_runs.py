@@ -21,7 +21,7 @@ from support import Result, bare_repo, commit, git, show
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
-from task.argocd.repo_access import plan_of
+from task.argocd.repo_access import credentials_of
 from task.argocd.repo_secrets import RepoCredentials
 from task.model import Subscription
 from task.output.log import Log
@@ -407,7 +407,7 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: 
 def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
     url = f"{HTTPS}acme/x"
     one = subscription_of(url)
-    plans = {user: plan_of(RepoCredentials(user, user, Secret("t")), url) for user in ("one", "two")}
+    plans = {user: credentials_of(RepoCredentials(user, user, Secret("t")), url) for user in ("one", "two")}
     with ExitStack() as opened:
         clients = GitClients(Settings("run"), {}, Log(), opened)
         assert clients.logins(url) == ()

@@ -12,7 +12,7 @@ from task import shutdown
 from task.deciding.job import DeployedSource, Followed, Job, Landed, RolloutEnd
 from task.errors import ForgeError, TaskError
 from task.landing.ports import Deployments, World
-from task.model import Application, CommitStatus, Deployment, DeploymentState, Problem
+from task.model import CommitStatus, Deployment, DeploymentState, Problem, Tracker
 from task.text import without_logins
 
 MOST = 50  # environments of one run; each costs three requests, and forges limit writes per hour
@@ -25,7 +25,7 @@ WORDS: Mapping[DeploymentState, str] = {
 class ShownDeployments:
     """The deployments of one run, one for each Application that was written."""
 
-    def __init__(self, source: DeployedSource, job: Job, world: World, everyone: Iterable[Application]) -> None:
+    def __init__(self, source: DeployedSource, job: Job, world: World, everyone: Iterable[Tracker]) -> None:
         """`everyone`: the Applications among which an environment's name must be unique."""
         self._source, self._run, self._world = source, job.requests.run, world
         self._names = Counter(name for _namespace, name in {(one.namespace, one.name) for one in everyone})

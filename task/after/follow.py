@@ -13,7 +13,7 @@ from task.after.waiting import Descends, all_of, holding, judge_of, watch
 from task.argocd.rollout import ROLLED_OUT
 from task.argocd.rollout_display import told
 from task.argocd.rollout_view import parent_of
-from task.argocd.rollouts import Awaited, Judge, RolloutApi, Row, refresh
+from task.argocd.rollouts import Awaited, Judge, RolloutApi, RolloutState, refresh
 from task.argocd.running import Expected, expecting
 from task.deciding.job import Failure, Followed, Landed, Recovery, RolloutEnd
 from task.deciding.move import change_of
@@ -203,7 +203,7 @@ class Follow:
 
     def _watched(
         self, applications: Mapping[str, Sequence[Landed]], limit: float
-    ) -> tuple[tuple[Row, ...], Mapping[str, TaskError]]:
+    ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
         """Wait for the rollouts of these Applications, as `watch` does."""
         awaited = []
         for of in applications.values():

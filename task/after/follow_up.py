@@ -42,7 +42,7 @@ def undo(failures: tuple[Failure, ...], delivered: Delivered, world: World) -> t
     again, problems = asks_to_undo(failures, delivered.matched.asks, now)
     done = Outcome()
     if again:
-        done = deliver_all(Matched(tuple(again), (), ()), job_to_undo(job, again), world)
+        done = deliver_all(Matched(tuple(again)), job_to_undo(job, again), world)
     followed = world.follow_back([one for one in done.landed if not one.request])
     commits = tuple(replace(one, rollback=True) for one in done.commits)
     return replace(done, commits=commits), (*problems, *told_of(done, followed.recoveries), *followed.problems)

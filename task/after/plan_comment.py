@@ -13,9 +13,9 @@ from task.deciding.job import Job
 from task.errors import TaskError
 from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, LONGEST, LONGEST_BODY, WITHOUT_HTML
 from task.landing.ports import World
-from task.model import Decision, Problem, Report
+from task.model import Judged, Problem, Report
 from task.output.markdown import code, link
-from task.output.outcome import counts, current
+from task.output.report_json import counts, current
 from task.output.words import ELSEWHERE, NOT_READ, VERDICTS, counted
 from task.text import without_logins
 
@@ -65,7 +65,7 @@ def text_of(report: Report, job: Job, mark: str, longest: int = LONGEST) -> str:
     return "\n\n".join(part for part in (start, table, problems, end, mark) if part) + "\n"
 
 
-def _table(decisions: Iterable[Decision], room: int) -> str:
+def _table(decisions: Iterable[Judged], room: int) -> str:
     """Return as many rows as fit, with changes first, and the number of rows that are left out."""
     ordered = sorted(decisions, key=lambda one: _FIRST.index(one.verdict))
     lines = [HEAD]

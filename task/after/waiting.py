@@ -8,7 +8,7 @@ from typing import Any
 
 from task.argocd.rollout import ROLLED_OUT, Rollout, Wanted, judge
 from task.argocd.rollout_display import display, summary
-from task.argocd.rollouts import Awaited, Judge, Pace, RolloutApi, Rollouts, Row
+from task.argocd.rollouts import Awaited, Judge, Pace, RolloutApi, Rollouts, RolloutState
 from task.errors import PRECEDENCE, RolloutError, TaskError
 from task.git.ancestry import Lineage
 from task.git.command import Git
@@ -32,7 +32,7 @@ def watch(
     log: Log,
     *,
     refresh: bool = True,
-) -> tuple[tuple[Row, ...], Mapping[str, TaskError]]:
+) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
     """Wait for all of them with progress, and return how each ended, and the errors about unknown ends."""
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
@@ -121,7 +121,7 @@ def accepts(revision: str, found: str) -> bool:
     return found == revision or (len(revision) < _FULL and found.startswith(revision))
 
 
-def rollout_error(rows: Iterable[Row], errors: Mapping[str, TaskError] = {}) -> TaskError | None:
+def rollout_error(rows: Iterable[RolloutState], errors: Mapping[str, TaskError] = {}) -> TaskError | None:
     """Return the error for rollouts that did not succeed, or None. An error of the API comes first."""
     if errors:
         return min(errors.values(), key=lambda one: PRECEDENCE.index(one.exit))

@@ -14,7 +14,7 @@ from typing import Any
 
 from task.annotations.flux_images import Container, containers, unmapped
 from task.errors import Malformed
-from task.model import Application, Entry, Flaw, Keys, Policy, Source, Subscribed, Subscription
+from task.model import Entry, Flaw, HelmRelease, Keys, Policy, Source, Subscribed, Subscription
 from task.plain_data import mapping
 from task.policy.tag_filter import allow_pattern, check_length, check_pattern
 from task.policy.version_range import parse_range
@@ -46,11 +46,9 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         for key, value in mapping(metadata.get("annotations")).items()
         if isinstance(value, (str, bool))
     }
-    # Represent the release as an Application, for the rest of the program. Its AIU annotations are not read.
-    app = Application(
+    release = HelmRelease(
         namespace=str(metadata.get("namespace") or "") or "default",
         name=str(metadata.get("name") or ""),
-        annotations={},
         sources=(source := Source(repo, posixpath.dirname(path), branch, kind="Helm"),),
         labels={k: v for k, v in mapping(metadata.get("labels")).items() if isinstance(v, str)},
         origin=origin,
@@ -61,12 +59,12 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         if key and value not in ("true", "false"):
             flaws.append(_warned(key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'))
     if _policy(annotations, "automated")[1] != "true" or _policy(annotations, "ignore")[1] == "true":
-        return Subscribed(app, (), tuple(flaws))
+        return Subscribed(release, (), tuple(flaws))
     values = mapping(mapping(item.get("spec")).get("values"))
     images = containers(values, annotations)
     flaws += _unknown_containers(annotations, images)
     flaws += [_warned(*words) for words in unmapped(values, annotations)]
-    app = replace(app, live=tuple(container.image.reference for container in images))
+    release = replace(release, live=tuple(container.image.reference for container in images))
     held = ""
     key, value = _policy(annotations, "locked")
     if value == "true":  # a locked release does not change, although it is automated
@@ -94,7 +92,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         elif policy is not None:
             subscriptions.append(
                 Subscription(
-                    application=app,
+                    application=release,
                     entry=entry,
                     policy=policy,
                     keys=Keys(tag=container.path),
@@ -107,7 +105,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
                     suspended=held,
                 )
             )
-    return Subscribed(app, tuple(subscriptions), tuple(flaws))
+    return Subscribed(release, tuple(subscriptions), tuple(flaws))
 
 
 def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:

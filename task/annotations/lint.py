@@ -33,7 +33,7 @@ from task.annotations.subscription import Defaults, attempted, subscribe
 from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
 from task.image import RANGE, cut_ranges, live_image, parse_image_list, split_image_list
-from task.model import Application, Entry, Flaw, Subscription
+from task.model import Application, Entry, Flaw, Subscription, Tracker
 from task.policy.platforms import is_platform, meant_platforms
 from task.policy.strategies import rules_of
 from task.templates.branch_name import check_branch_template
@@ -179,18 +179,18 @@ def _common(app: Application, one: Finding, others: int) -> Finding:
     return replace(one, application="", message=f"{_maker(app, one)}: {one.message} ({app.key} and {more})")
 
 
-def _finding(app: Application, key: str, severity: Severity, message: str, hint: str) -> Finding:
+def _finding(app: Tracker, key: str, severity: Severity, message: str, hint: str) -> Finding:
     return Finding(app.key, key, app.annotations.get(key, ""), severity, message, hint, *_place(app, key))
 
 
-def of_flaw(app: Application, flaw: Flaw) -> Finding:
+def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
     """Return a flaw as a finding."""
     return Finding(app.key, flaw.key, flaw.value, flaw.severity, flaw.message, flaw.hint, *_place(app, flaw.key))
 
 
-def _place(app: Application, key: str) -> tuple[str, str]:
+def _place(app: Tracker, key: str) -> tuple[str, str]:
     """Return the manifest that has the annotation, and the field if that is an ImageUpdater."""
-    if key not in app.from_resource:
+    if not isinstance(app, Application) or key not in app.from_resource:
         return app.origin, ""
     return app.resource_origin, FIELDS.get(split_key(key)[1] or key, "spec")
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from task.errors import UsageError
-from task.model import Application
+from task.model import Tracker
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Narrow:
     within: tuple[str, ...] = ()  # globs like `names`: `status APP` shows only what --application leaves
 
 
-def considered(app: Application, narrow: Narrow) -> bool:
+def considered(app: Tracker, narrow: Narrow) -> bool:
     """Tell whether an Application fits every part. Raises `UsageError` for an invalid selector."""
     return (
         all(

@@ -14,7 +14,7 @@ from typing import Any
 from task.errors import Malformed
 from task.templates.go_template.printing import sprint
 from task.text import go_float
-from task.yaml_events import NULL, DataBuilder, Reading, parsed
+from task.yaml_events import NULL, DataBuilder, Dialect, parsed
 
 MOST = 1_000_000  # values in a document after its aliases are expanded
 _TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
@@ -39,7 +39,7 @@ def load(text: str) -> Any:
 
 def load_all(text: str) -> list[Any]:
     """Return all documents of a text. Raises the errors of `load`."""
-    found: list[Any] = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_READING).build(events)))
+    found: list[Any] = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_DIALECT).build(events)))
     return found
 
 
@@ -87,7 +87,7 @@ def _key(value: Any, _container: Mapping[str, Any]) -> str:
     raise Malformed("a key that is a list or a mapping", "put a placeholder in quotes: '{{name}}'")
 
 
-_READING = Reading(_scalar, _key, _in_json, merged=MOST, most=MOST)
+_DIALECT = Dialect(_scalar, _key, _in_json, merged=MOST, most=MOST)
 
 
 def dump(value: Any, most: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from task.argocd.repo_secrets import RepoCredentials
 from task.errors import CredentialsError
-from task.git.access import Plan
+from task.git.access import Credentials
 from task.git.environment import Login
 from task.git.github_app import App, Way, token
 from task.git.ssh import SshFiles
@@ -19,16 +19,16 @@ _UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # if th
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
-def plan_of(found: RepoCredentials, url: str) -> Plan:
+def credentials_of(found: RepoCredentials, url: str) -> Credentials:
     """Return the login, key, known hosts and certificates for this repository. Raises `CredentialsError` for a bad key.
 
     Git gets the server without the repository's path, because a renamed repository is redirected on its server. The
-    plan is used only for this repository.
+    result is used only for this repository.
     """
     if not url.lower().startswith(("https://", "http://")):
-        return Plan(ssh=_ssh(found))
+        return Credentials(ssh=_ssh(found))
     server, proxied = origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
-    plan = Plan(
+    made = Credentials(
         certificates=found.authorities,
         variables=tuple((name, found.no_proxy) for name in proxied),  # like Argo CD, use these instead of the pod's own
         only=without_login(url).rstrip("/").removesuffix(".git"),
@@ -37,14 +37,14 @@ def plan_of(found: RepoCredentials, url: str) -> Plan:
     )
     if found.app is None:
         login = Login(server, found.username or _TOKEN_USER, found.password)
-        return replace(plan, logins=(login,)) if found.password else plan
+        return replace(made, logins=(login,)) if found.password else made
     app = App(found.app.id, found.app.installation, found.app.key, found.app.api)
 
     def of_app(ca_file: str) -> Login:
         way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
         return Login(server, _TOKEN_USER, token(app, way))
 
-    return replace(plan, app=of_app, app_server=server)
+    return replace(made, app=of_app, app_server=server)
 
 
 def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:

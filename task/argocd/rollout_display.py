@@ -15,7 +15,7 @@ from rich.text import Text
 
 from task import shutdown
 from task.argocd.rollout import ROLLED_OUT
-from task.argocd.rollouts import Row, Sight
+from task.argocd.rollouts import RolloutState, Sight
 from task.output.log import Log
 from task.text import and_more, printable
 
@@ -62,7 +62,7 @@ def display(log: Log, environ: Mapping[str, str], limit: float) -> Iterator[Call
             live.stop()
 
 
-def picture(rows: Sequence[Row], seconds: float, limit: float, size: ConsoleDimensions) -> RenderableType:
+def picture(rows: Sequence[RolloutState], seconds: float, limit: float, size: ConsoleDimensions) -> RenderableType:
     """Draw all Applications at `seconds` of at most `limit`, one line each, cut at the terminal's width.
 
     If they need more than the height, failed ones come first, then open ones.
@@ -87,19 +87,19 @@ def picture(rows: Sequence[Row], seconds: float, limit: float, size: ConsoleDime
     return Group(bar, table, *more)
 
 
-def line(row: Row) -> str:
+def line(row: RolloutState) -> str:
     """Return one change as a line for the log."""
     hint = f"; {printable(row.hint)}" if row.hint and row.ended else ""
     return f"{printable(row.application)}: {row.state} after {_time(row.seconds)}: {printable(row.because)}{hint}"
 
 
-def told(row: Row) -> str:
+def told(row: RolloutState) -> str:
     """Return what happened to an Application that is not rolled out."""
     late = f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
     return f"{late}{printable(row.because)}"
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[RolloutState]) -> str:
     """Return what is wrong in one sentence. If several are not rolled out, it has only their names."""
     bad = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:

@@ -80,7 +80,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Row:
+class RolloutState:
     """One Application's rollout at a moment."""
 
     application: str  # namespace/name
@@ -101,8 +101,8 @@ class Row:
 class Sight:
     """All Applications at a moment, and those that changed since the last one."""
 
-    rows: tuple[Row, ...]
-    changed: tuple[Row, ...]
+    rows: tuple[RolloutState, ...]
+    changed: tuple[RolloutState, ...]
     seconds: float
 
 
@@ -111,7 +111,7 @@ class _Watch:
 
     def __init__(self, awaited: Awaited) -> None:
         self.awaited = awaited
-        self.row = Row(awaited.key, "waiting", "Argo CD is asked")
+        self.row = RolloutState(awaited.key, "waiting", "Argo CD is asked")
         self.told: tuple[str, str] = ("", "")
         self.since: str | None = None  # None until the first look
         self.refresh_at, self.gap = 0.0, 0.0
@@ -151,7 +151,7 @@ class Rollouts:
         self._began = now()
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[RolloutState, ...]:
         """The last state of each Application."""
         return tuple(watch.row for watch in self._watches)
 
@@ -277,7 +277,7 @@ class Rollouts:
         self._show(watch, "progressing", f"{found.because}; looking again", found.hint)
 
     def _show(self, watch: _Watch, state: str, because: str, hint: str = "", warning: str = "") -> None:
-        watch.row = Row(watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun)
+        watch.row = RolloutState(watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun)
 
     def _give_up(self) -> None:
         """End the wait. An unconfirmed state is the best result that there is."""

@@ -7,7 +7,7 @@ from task.ci.results import dotenv, github_output, github_summary, repositories,
 from task.errors import UsageError
 from task.model import Report
 from task.output.console import stdout_console
-from task.output.outcome import as_json, json_text
+from task.output.report_json import as_json, json_text
 from task.output.report_table import table
 from task.output.report_text import plain
 from task.output.stdout import unwritable, write_stdout

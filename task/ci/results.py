@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from task.model import Report
-from task.output.outcome import counts, current, status, waited_as_json
+from task.output.report_json import counts, current, status, waited_as_json
 from task.output.report_text import summary
 from task.output.words import NOT_READ, ROLLED_BACK, VERDICTS, ending, waiting_line
 from task.text import exact_json, one_line, printable, printable_lines, visible
@@ -49,8 +49,7 @@ def results(report: Report) -> Mapping[str, str]:
     Those without a value are "", because a pipeline fails if it reads a result that was not written. A name that is too
     long is left out, because a cut name would mean something else. The report has the whole name.
     """
-    updates = [decision.subscription for decision in report.decisions if decision.verdict == "update"]
-    written = {(sub.repo, sub.application.key) for sub in updates}
+    written = {(one.subscription.repo, one.subscription.application.key) for one in report.updates}
     # Take the first commit that was written. One with an image comes before one that only remembers an event.
     commit = min(
         report.commits or report.earlier,
@@ -61,7 +60,7 @@ def results(report: Report) -> Mapping[str, str]:
         default=None,
     )
     image = report.images[0] if report.images else None
-    updated = sorted({sub.application.key for sub in updates})
+    updated = sorted({one.subscription.application.key for one in report.updates})
     uri = image.name + (f":{image.tag}" if image.tag else "") if image else ""
     inputs = {"uri": (uri, 400), "digest": (image.digest if image else "", 135)}
     values = {

@@ -51,7 +51,7 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
     repository = world.repository(repo, subs[0])
     try:
         states_and_targets = (place for sub in subs for place in (Place(state_path(sub)), *target_places(sub)))
-        snapshot = repository.snapshot(base, (*CONFIG, *dict.fromkeys(states_and_targets)))
+        snapshot = repository.snapshot(base, (*CONFIG, *dict.fromkeys(states_and_targets)), default=CONFIG)
     finally:
         repository.close()
     yield from _frozen(snapshot, subs, now)

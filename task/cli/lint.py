@@ -84,7 +84,7 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         found = discovered(_kept(world.applications(), texts, sets), scope, world.locate)
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        on_hold = list(held(apps, settings, world, now))
+        on_hold = list(held(found.applications, settings, world, now))
         taken = [
             *_taken_back(found.applications, sets, scope, world),
             *_only_signed(found.applications, scope, world),
@@ -172,7 +172,7 @@ def _written(found: Discovered, scope: Scope) -> list[Subscription]:
     """Return all that writes to a repository, what the narrowing options exclude included."""
     subscribed = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
     every = (sub for one in (*subscribed, *found.helm_releases) for sub in one.subscriptions)
-    return [sub for sub in every if sub.method == "git" and not sub.flaw]
+    return [sub for sub in every if sub.method == "git"]
 
 
 def _origin(origin: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from task.annotations.image_updater_config import NAME, ConfigOption, options_of
 from task.annotations.known_keys import doubts
 from task.annotations.subscription import attempted, subscribe
 from task.cli.update import job_of
-from task.commands.migration import BY_ANNOTATIONS, Row, Side, TrackedImage, row_of
+from task.commands.migration import BY_ANNOTATIONS, Comparison, Side, TrackedImage, row_of
 from task.commands.status import Look, rows_of
 from task.landing.ports import World
 from task.model import Application, ImageStatus, Problem
@@ -27,7 +27,7 @@ HOWS = {"git": "commits", "live": "patches the live Application", "nothing": "do
 class Migration:
     """What changes if Image Update takes over from Argo CD Image Updater."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Comparison, ...]
     config: tuple[ConfigOption, ...]
     config_origin: str  # "" if the ConfigMap was not read
 
@@ -35,8 +35,8 @@ class Migration:
 def migration(found: Discovered, settings: Settings, environ: Mapping[str, str], world: World) -> Migration:
     """Return a row for each Application, with what Git says now."""
     job = replace(job_of(settings, (), environ), dry=True)
-    subscribed = [subscribe(app, job.scope.defaults) for app in found.applications]
-    read, problems = rows_of(asks_for_all(subscribed), job, world, Look(builds=0))
+    subscribed = [(app, subscribe(app, job.scope.defaults)) for app in found.applications]
+    read, problems = rows_of(asks_for_all([one for _, one in subscribed]), job, world, Look(builds=0))
     status: dict[str, list[ImageStatus]] = {}
     for row in read:
         status.setdefault(row.subscription.application.key, []).append(row)
@@ -46,14 +46,15 @@ def migration(found: Discovered, settings: Settings, environ: Mapping[str, str],
     in_cluster = "cluster" in sources(settings, environ)
     rows = [
         row_of(
+            app,
             one,
-            attempted(_without_doubts(one.application), job.scope.defaults)[1],
-            status.get(one.application.key, ()),
-            unread.get(one.application.key, ()),
+            attempted(_without_doubts(app), job.scope.defaults)[1],
+            status.get(app.key, ()),
+            unread.get(app.key, ()),
             updaters=found.updaters > 0,
             in_cluster=in_cluster,
         )
-        for one in subscribed
+        for app, one in subscribed
     ]
     config = found.updater_config
     return Migration(tuple(rows), options_of(config.item) if config else (), config.origin if config else "")
@@ -106,7 +107,7 @@ def _side(side: Side) -> str:
     return f"{told}: {side.because}" if side.because else told
 
 
-def _image(one: TrackedImage, row: Row) -> str:
+def _image(one: TrackedImage, row: Comparison) -> str:
     name = f"{one.alias}={one.name}" if one.alias else one.name
     rule = " ".join(filter(None, (one.strategy or "broken", one.constraint)))
     before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""

@@ -37,7 +37,7 @@ from task.model import Hold, Image, Person, Problem, Report
 from task.option import variable_of
 from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
-from task.output.outcome import BY_HAND, first_of
+from task.output.report_json import BY_HAND, first_of
 from task.pipeline.match import match_images
 from task.pipeline.run import Match, run
 from task.repository_config.freezes import seconds_of

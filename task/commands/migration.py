@@ -51,7 +51,7 @@ class TrackedImage:
 
 
 @dataclass(frozen=True)
-class Row:
+class Comparison:
     """One Application before and after."""
 
     application: str
@@ -70,6 +70,7 @@ class Row:
 
 
 def row_of(
+    app: Application,
     one: Subscribed,
     meant: Sequence[Subscription],
     status: Sequence[ImageStatus],
@@ -77,13 +78,12 @@ def row_of(
     *,
     updaters: bool,
     in_cluster: bool,
-) -> Row:
+) -> Comparison:
     """Return one Application before and after. `status` is what was read about its images.
 
     `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them. `updaters`: whether
     there are ImageUpdaters. `in_cluster`: whether secrets can be read there.
     """
-    app = one.application
     selected = app.reference or ("no ImageUpdater" if updaters else BY_ANNOTATIONS)
     if app.reference and not app.from_resource:
         selected += ", which leaves it to its annotations"
@@ -96,7 +96,7 @@ def row_of(
         # Without a status, only Git tells the type of the source. A plain directory is updated by neither.
         if now.how == "git" and broken[0].rule == "target" and not any(sub.source.kind for sub in meant):
             now = here
-    return Row(
+    return Comparison(
         app.key,
         selected,
         now,

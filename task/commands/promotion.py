@@ -16,7 +16,18 @@ from task.annotations.narrow import Narrow, check_selector, considered, is_glob
 from task.deciding.ask import Ask, all_live, live_reading
 from task.deciding.job import Promoted, Promotion
 from task.errors import Exit, TaskError, UsageError
-from task.model import Application, Build, Decision, Image, Problem, Subscribed, Subscription, Verdict, Written
+from task.model import (
+    Build,
+    Decision,
+    Image,
+    Problem,
+    Subscribed,
+    Subscription,
+    Tracker,
+    Unusable,
+    Verdict,
+    Written,
+)
 from task.pipeline.match import Matched, asks_for_images, siblings_of
 from task.pipeline.overlooked import unknown_names
 from task.policy.order import alike
@@ -62,16 +73,16 @@ def check_promotion(promotion: Promotion) -> None:
             check_selector(Narrow(selector=selector))
         except UsageError as error:
             raise UsageError(error.message.replace("--selector", flag, 1), hint=error.hint) from None
-    known = ", ".join(f"{{{name}}}" for name in _facts(Application("", "", {}, ())))
+    known = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))
     for pattern in promotion.targets:
         for name in _PLACEHOLDER.findall(pattern):
-            if name not in _facts(Application("", "", {}, ())):
+            if name not in _facts(Tracker("", "")):
                 raise UsageError(f"--to: nothing is known as {{{name}}} in {pattern!r}", hint=f"write one of {known}")
         if set(_PLACEHOLDER.sub("", pattern)) & {"{", "}"}:
             raise UsageError(f"--to: a brace is missing, or one too many, in {pattern!r}", hint=f"write one of {known}")
 
 
-def _facts(source: Application) -> Mapping[str, str]:
+def _facts(source: Tracker) -> Mapping[str, str]:
     """Return the placeholders for `--to`, with their values for a source."""
     return {"namespace": source.namespace, "name": source.name, "project": source.project}
 
@@ -102,11 +113,9 @@ def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[li
     return pairs, problems
 
 
-def _giving(
-    sources: Sequence[Application], apps: Sequence[Application], promotion: Promotion
-) -> Mapping[str, frozenset[str]]:
+def _giving(sources: Sequence[Tracker], apps: Sequence[Tracker], promotion: Promotion) -> Mapping[str, frozenset[str]]:
     """Return the targets of each source. Sources with the same targets share one set."""
-    called: dict[str, list[Application]] = {}
+    called: dict[str, list[Tracker]] = {}
     for app in apps:
         called.setdefault(app.name, []).append(app)
     selected = frozenset(app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector)))
@@ -121,13 +130,13 @@ def _giving(
     return found
 
 
-def _filled(pattern: str, source: Application, spelled: Callable[[str], str] = str) -> str:
+def _filled(pattern: str, source: Tracker, spelled: Callable[[str], str] = str) -> str:
     """Return a pattern of `--to` with the values of one source."""
     return _PLACEHOLDER.sub(lambda found: spelled(_facts(source)[found[1]]), pattern)
 
 
 def _fitting(
-    pattern: str, source: Application, apps: Sequence[Application], called: Mapping[str, Sequence[Application]]
+    pattern: str, source: Tracker, apps: Sequence[Tracker], called: Mapping[str, Sequence[Tracker]]
 ) -> set[str]:
     """Return the Applications that match a pattern of `--to`. A source's name is never taken for a glob.
 
@@ -186,7 +195,7 @@ class _Givers:
         return [one for one in entries if (source := one.application.key) != key and key in self._giving[source]]
 
 
-def _no_target(promotion: Promotion, apps: Iterable[Application], giving: Mapping[str, frozenset[str]]) -> Problem:
+def _no_target(promotion: Promotion, apps: Iterable[Tracker], giving: Mapping[str, frozenset[str]]) -> Problem:
     """Return the error that no Application gets a version: by which option, or because it would be its own source."""
     selector, patterns = promotion.target_selector, " ".join(promotion.targets)
     if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
@@ -218,7 +227,7 @@ def _named(sub: Subscription, names: Sequence[str]) -> bool:
 def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
     """Return the entries of sources whose version matters to a target, each once."""
     every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
-    return list({id(one): one for one in every}.values())
+    return list({one.identity: one for one in every}.values())
 
 
 def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promotion: Promotion) -> Matched:
@@ -226,24 +235,25 @@ def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promo
 
     Raises `UsageError` if sources have different versions for one target.
     """
-    by_entry = {id(one.subscription): one for one in known}
+    by_entry = {one.subscription.identity: one for one in known}
     asks: list[Ask] = []
     decisions: list[Decision] = []
     problems: list[Problem] = []
+    unusable: list[Unusable] = []
     for pair in pairs:
         target = pair.target
         for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
             if giving:
-                givers = [by_entry[id(one)] for one in giving]
+                givers = [by_entry[one.identity] for one in giving]
                 found = _ask(sub, _one_of(sub, givers), target, promotion)
                 refusal = _refusal(found, givers, promotion)
                 decisions += [refusal] if refusal else []
                 asks += [] if refusal else [found]
-        images = [by_entry[id(one)].image for one in (*chain.from_iterable(pair.givers), *pair.of_broken)]
+        images = [by_entry[one.identity].image for one in (*chain.from_iterable(pair.givers), *pair.of_broken)]
         flawed = asks_for_images([replace(target, subscriptions=())], images)
-        decisions += flawed.decisions
+        unusable += flawed.unusable
         problems += flawed.problems
-    return Matched(tuple(asks), tuple(decisions), tuple(problems))
+    return Matched(tuple(asks), tuple(decisions), tuple(problems), tuple(unusable))
 
 
 def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion: Promotion) -> Ask:

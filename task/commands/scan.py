@@ -29,7 +29,7 @@ from task.repository_config.reading import config_in
 from task.threads import in_threads
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
-Key = tuple[str, str, str, str, str]  # of an ask
+Key = tuple[str, str, str, str, str]  # of an ask, or of the first ask of a choice
 _TAGS_AT_ONCE = 8  # how many tags of one repository are examined at a time after the newest one
 
 
@@ -41,6 +41,11 @@ class Choice:
     tags: tuple[str, ...] = ()
     dates: Mapping[str, str] = field(default_factory=dict)
     error: TaskError | None = None
+
+    @property
+    def key(self) -> Key:
+        """The key of its first ask."""
+        return self.asks[0].key
 
     @property
     def policy(self) -> Policy:
@@ -110,18 +115,18 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
 
     Also return until when the newest tag of an ask is too young, by the key of the ask.
     """
-    ready = {id(ask): now for ask in matched.asks if (now := _without_asking(ask, terms))}
-    choices = _dated(_listed([ask for ask in matched.asks if id(ask) not in ready], registry), registry)
+    ready = {ask.key: now for ask in matched.asks if (now := _without_asking(ask, terms))}
+    choices = _dated(_listed([ask for ask in matched.asks if ask.key not in ready], registry), registry)
     fitting, young = _fitting([one for one in choices if one.error is None], terms, registry)
     decisions: list[Decision] = []
     for choice in choices:
-        tag, error = fitting.get(id(choice), ("", choice.error))
+        tag, error = fitting.get(choice.key, ("", choice.error))
         if tag and not error:
-            ready |= {id(ask): _with(ask, tag) for ask in choice.asks}
+            ready |= {ask.key: _with(ask, tag) for ask in choice.asks}
         else:
-            decisions += _without_a_tag(choice, error, young.get(id(choice)))
-    asks = tuple(ready[id(ask)] for ask in matched.asks if id(ask) in ready)
-    until = {ask.key: young[id(one)][1] for one in choices if id(one) in young for ask in one.asks}
+            decisions += _without_a_tag(choice, error, young.get(choice.key))
+    asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
+    until = {ask.key: young[one.key][1] for one in choices if one.key in young for ask in one.asks}
     return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), until
 
 
@@ -165,15 +170,15 @@ def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
 
 def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     """Add the creation times if they decide. A tag that was deleted since it was listed is left out."""
-    needed = {id(one): dates_needed(one.tags, one.policy) for one in choices}
-    about: dict[tuple[int, str], Question] = {}
+    needed = {one.key: dates_needed(one.tags, one.policy) for one in choices}
+    about: dict[tuple[Key, str], Question] = {}
     for one in choices:
         facts: tuple[Fact, ...] = ("created", "platforms") if one.policy.platforms else ("created",)  # of one manifest
-        about |= {(id(one), tag): replace(one.about(tag), facts=facts) for tag in needed[id(one)]}
+        about |= {(one.key, tag): replace(one.about(tag), facts=facts) for tag in needed[one.key]}
     answers = registry(tuple(dict.fromkeys(about.values()))) if about else {}
     found = []
     for one in choices:
-        of_tags = {tag: answers[about[id(one), tag]] for tag in needed[id(one)]}
+        of_tags = {tag: answers[about[one.key, tag]] for tag in needed[one.key]}
         error = one.error or next((answer.error for answer in of_tags.values() if answer.error), None)
         gone = {tag for tag, answer in of_tags.items() if not answer.exists}
         dates = {tag: answer.created for tag, answer in of_tags.items()}
@@ -182,47 +187,47 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     return found
 
 
-_Fitting = dict[int, tuple[str, TaskError | None]]
+_Fitting = dict[Key, tuple[str, TaskError | None]]
 
 
 def _fitting(
     choices: Sequence[Choice], terms: Terms, registry: Registry
-) -> tuple[_Fitting, dict[int, tuple[str, str]]]:
+) -> tuple[_Fitting, dict[Key, tuple[str, str]]]:
     """Return the tag of each choice, or an error: the newest that is for one of its platforms, and old enough.
 
     And of each choice whose newest such tag is too young: that tag, and until when, "" if it has no date.
     """
-    orders = {id(one): ranked(one.tags, one.policy, one.dates) for one in choices}
+    orders = {one.key: ranked(one.tags, one.policy, one.dates) for one in choices}
     settled: _Fitting = {key: (next(iter(tags), ""), None) for key, tags in orders.items()}
-    young: dict[int, tuple[str, str]] = {}
-    aged = {id(one) for one in choices if _age(one.policy, terms)}
+    young: dict[Key, tuple[str, str]] = {}
+    aged = {one.key for one in choices if _age(one.policy, terms)}
     for one in choices:
-        if id(one) in aged:
-            orders[id(one)] = orders[id(one)][:MOST_YOUNG]
-    left, start, size = [one for one in choices if (one.policy.platforms or id(one) in aged) and orders[id(one)]], 0, 1
+        if one.key in aged:
+            orders[one.key] = orders[one.key][:MOST_YOUNG]
+    left, start, size = [one for one in choices if (one.policy.platforms or one.key in aged) and orders[one.key]], 0, 1
     while left:
-        parts = {id(one): orders[id(one)][start : start + size] for one in left}
-        about: dict[tuple[int, str], Question] = {}
+        parts = {one.key: orders[one.key][start : start + size] for one in left}
+        about: dict[tuple[Key, str], Question] = {}
         for one in left:
             facts: tuple[Fact, ...] = ("platforms",) if one.policy.platforms else ()
-            facts += ("created",) if id(one) in aged else ()
-            about |= {(id(one), tag): replace(one.about(tag), facts=facts) for tag in parts[id(one)]}
+            facts += ("created",) if one.key in aged else ()
+            about |= {(one.key, tag): replace(one.about(tag), facts=facts) for tag in parts[one.key]}
         answers = registry(tuple(dict.fromkeys(about.values())))
         for one in left:
-            for tag in parts[id(one)]:
-                answer, wanted = answers[about[id(one), tag]], one.policy.platforms
+            for tag in parts[one.key]:
+                answer, wanted = answers[about[one.key, tag]], one.policy.platforms
                 if not answer.error and not (answer.exists and (not wanted or suits(wanted, answer.platforms))):
                     continue
-                if not answer.error and id(one) in aged:
+                if not answer.error and one.key in aged:
                     until = answer.created and young_until(answer.created, _age(one.policy, terms), terms.now)
                     if until or not answer.created:
-                        young.setdefault(id(one), (tag, until))
+                        young.setdefault(one.key, (tag, until))
                         continue
-                settled[id(one)] = (tag, answer.error)
-                orders[id(one)] = ()
+                settled[one.key] = (tag, answer.error)
+                orders[one.key] = ()
                 break
         start, size = start + size, _TAGS_AT_ONCE
-        left = [one for one in left if orders[id(one)][start:]]
+        left = [one for one in left if orders[one.key][start:]]
     return {**settled, **{key: ("", None) for key in young if orders[key]}}, young
 
 

@@ -30,7 +30,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
     """Return the version of each entry, reading several repositories at the same time. A failure concerns one entry."""
     found = [_known(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
-    groups = by_login(by_repository(Matched(asks, (), ()), replace(job, only=())), world)
+    groups = by_login(by_repository(Matched(asks), replace(job, only=())), world)
     for of_group in in_threads(lambda asks: _of_repository(asks, job.terms, world), groups, AT_ONCE):
         found += of_group
     return found
@@ -112,7 +112,7 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     known = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, known, promotion)
     wrong = any(one.severity == "error" for one in problems)
-    if pairs and not (wrong or matched.asks or matched.decisions):
+    if pairs and not (wrong or matched.asks or matched.decisions or matched.unusable):
         hint = "both sides have to track the same image; or name an alias that both have: --alias ALIAS"
         message = "no target tracks an image of its source"
         problems.append(untracked_problem(message, hint, required=job.require_match))
@@ -122,7 +122,8 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
     """Return the job with the promoted images, and with their source commit if all have the same."""
-    offered = [*(ask.offered for ask in matched.asks), *(one.candidate for one in matched.decisions)]
+    settled = (*matched.decisions, *matched.unusable)
+    offered = [*(ask.offered for ask in matched.asks), *(one.candidate for one in settled)]
     images = tuple(dict.fromkeys(image for image in offered if image.version))
     builds = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
     commit, repository = builds.pop() if len(builds) == 1 else ("", "")

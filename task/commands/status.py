@@ -20,8 +20,8 @@ from task.landing.gathering import gatherer
 from task.landing.governed import CONFIG, Governed, govern
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
-from task.model import Decision, ImageStatus, Problem, Status, Verdict
-from task.output.outcome import exit_code
+from task.model import Decision, ImageStatus, Judged, Problem, Status, Verdict
+from task.output.report_json import exit_code
 from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
@@ -53,7 +53,7 @@ def status(job: Job, world: World, look: Look) -> Status:
     """Return the status of the images of these Applications, or only of `job.images`. `job` must be dry."""
     seen, problems = discover(job, world)
     matched = asks_for_images(seen.subscribed, job.images) if job.images else asks_for_all(seen.subscribed)
-    problems += matched.problems + tuple(_problem(one) for one in matched.decisions)
+    problems += matched.problems + tuple(_problem(one) for one in matched.unusable)
     problems += left_out(matched, job)
     rows, unread_ones = rows_of(matched, job, world, look)
     problems += unread_ones
@@ -74,7 +74,7 @@ def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[
     return [row for one in found for row in one.rows], tuple(chain.from_iterable(one.problems for one in found))
 
 
-def _problem(decision: Decision) -> Problem:
+def _problem(decision: Judged) -> Problem:
     key, verdict = decision.subscription.application.key, decision.judged
     return Problem(application=key, rule=verdict.rule, message=verdict.because, hint=verdict.hint, exit=verdict.exit)
 
@@ -109,7 +109,7 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
     expected = branches_of_requests(batch) if job.images else ()
     wanted = (place for ask in batch.asks for place in places(ask))
-    snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected)
+    snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
     governed, broken = Governed(batch.asks, snapshot, job.wording), None
@@ -181,7 +181,7 @@ def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
 def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Add the newest tag that the rules admit to each row, and return why there is none."""
     asks = tuple(Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows)
-    found, young = chosen(Matched(asks, (), ()), job.terms, world.registry)
+    found, young = chosen(Matched(asks), job.terms, world.registry)
     newest = {ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
     pinned = {
         row.subscription.identity: replace(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from task.model import (
-    Application,
     Build,
     Commit,
     Decision,
@@ -16,6 +15,7 @@ from task.model import (
     Person,
     Problem,
     Through,
+    Tracker,
     Waited,
     Wishes,
     Written,
@@ -132,7 +132,7 @@ class DeployedSource:
 class Landed:
     """One Application that was written, or that already had the image."""
 
-    application: Application
+    application: Tracker
     repo: str
     commit: str  # the commit that Argo CD has to sync; "" for a live Application that was patched
     decisions: tuple[Decision, ...]

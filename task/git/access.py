@@ -18,7 +18,7 @@ _BUNDLES = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class Credentials:
     """The given credentials, read and checked."""
 
     logins: tuple[Login, ...] = ()
@@ -37,8 +37,8 @@ class Plan:
 class Access:
     """The credentials of one run. Several threads may share them."""
 
-    def __init__(self, plan: Plan | None = None, environ: Mapping[str, str] | None = None) -> None:
-        self.plan = plan or Plan()
+    def __init__(self, given: Credentials | None = None, environ: Mapping[str, str] | None = None) -> None:
+        self.given = given or Credentials()
         self._environ = environ or {}
         self._lock = Lock()
         self._folder = ""
@@ -49,22 +49,22 @@ class Access:
 
         `helped`: the user's git configuration has logins of its own. Raises the errors of `task.git.github_app`.
         """
-        plan = self.plan
-        if plan.app is None:
-            return plan.logins or (() if helped else plan.spare)
-        if not url.lower().startswith(plan.app_server.lower() if url else ""):
-            return plan.logins
+        given = self.given
+        if given.app is None:
+            return given.logins or (() if helped else given.spare)
+        if not url.lower().startswith(given.app_server.lower() if url else ""):
+            return given.logins
         with self._lock:
-            login = self._made.get("app") or plan.app(self._bundle())
+            login = self._made.get("app") or given.app(self._bundle())
             self._made["app"] = login
-        return (login, *plan.logins) if isinstance(login, Login) else plan.logins
+        return (login, *given.logins) if isinstance(login, Login) else given.logins
 
     def pairs(self) -> list[tuple[str, str]]:
         """Git's settings for the server besides a login. Some are secret."""
-        if self.plan.pairs is None:
+        if self.given.pairs is None:
             return []
         with self._lock:
-            found = self._made.get("pairs") or self.plan.pairs(self._private())
+            found = self._made.get("pairs") or self.given.pairs(self._private())
             self._made["pairs"] = found
         return list(found) if isinstance(found, list) else []
 
@@ -73,18 +73,18 @@ class Access:
         with self._lock:
             bundle = self._bundle()
             # curl sends the login from ~/.netrc to the host
-            alone = {"HOME": self._private(), "GIT_ASKPASS": ""} if self.plan.alone else {}
-        return dict(self.plan.variables) | alone | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
+            alone = {"HOME": self._private(), "GIT_ASKPASS": ""} if self.given.alone else {}
+        return dict(self.given.variables) | alone | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
 
     def ssh(self) -> tuple[str, bool]:
         """Return the ssh command, and whether options asked for it."""
         with self._lock:
             if "ssh" not in self._made:
-                home, files = self._environ.get("HOME", ""), self.plan.ssh
+                home, files = self._environ.get("HOME", ""), self.given.ssh
                 if files is None and needs_own_files(home):
                     files = collect(SshGiven(), home)
                 self._made["ssh"] = write(files, self._private()) if files else PLAIN
-            return str(self._made["ssh"]), self.plan.ssh is not None
+            return str(self._made["ssh"]), self.given.ssh is not None
 
     def nameless(self) -> dict[str, str]:
         """Return what ssh needs in its environment if this user has no passwd entry."""
@@ -103,14 +103,14 @@ class Access:
 
     def _bundle(self) -> str:
         """Return the given authorities together with the machine's, because a run may reach both kinds of servers."""
-        if not self.plan.certificates:
+        if not self.given.certificates:
             return ""
         path = os.path.join(self._private(), "ca.pem")
         if not os.path.exists(path):
             machines = (self._environ.get("GIT_SSL_CAINFO", ""), self._environ.get("SSL_CERT_FILE", ""), *_BUNDLES)
             with open(path, "wb") as file:
                 file.writelines(read_file(found) for found in [one for one in machines if os.path.isfile(one)][:1])
-                file.write(f"\n{self.plan.certificates}\n".encode())
+                file.write(f"\n{self.given.certificates}\n".encode())
         return path
 
     def _private(self) -> str:

@@ -131,7 +131,7 @@ class Git:
         self._pairs = transport(config_pairs(environ)) if configured else []
         self._tokens = {name: value for name, value in environ.items() if is_secret(name)}
         self._access = access or Access(environ=environ)
-        self._config = HostConfig(self.run, environ if configured else {}, self._access.plan.config_file)
+        self._config = HostConfig(self.run, environ if configured else {}, self._access.given.config_file)
         self._nameless = False  # whether ssh has got a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
         self._programs: dict[str, Any] = {}
@@ -175,7 +175,7 @@ class Git:
         """
         target = address_of(rewritten(repo, self._rewrites))
         logins, rewrites = [*url_login(target)], self._config.rewrites
-        ours, theirs, alone = self._access.pairs(), self._config.pairs, self._access.plan.alone
+        ours, theirs, alone = self._access.pairs(), self._config.pairs, self._access.given.alone
         pairs = [*(without_credentials(theirs) if alone else theirs), *ours]
         pairs += without_credentials(self._pairs) if alone else self._pairs
         if target.protocol in {"https", "http"} or rewrites:
@@ -332,13 +332,13 @@ class Git:
     @property
     def login_scopes(self) -> tuple[str, ...]:
         """The beginnings of the URLs that the given logins are for."""
-        return tuple(dict.fromkeys(login.prefix for login in self._access.plan.logins))
+        return tuple(dict.fromkeys(login.prefix for login in self._access.given.logins))
 
     def token(self, repo: str) -> tuple[Secret, str]:
         """Return the password or token for a repository, which is empty if none was given, and the server's host."""
         target = address_of(rewritten(repo, self._rewrites))
-        plan = self._access.plan
-        found = fitting([*url_login(target), *plan.spare, *plan.logins], target.url)
+        given = self._access.given
+        found = fitting([*url_login(target), *given.spare, *given.logins], target.url)
         return found.password if found else Secret(""), split(target.url).host
 
     def ssh_environment(self, url: str) -> dict[str, str]:

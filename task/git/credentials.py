@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from task.errors import SourceError, UsageError
 from task.files import check_file, read_text
-from task.git.access import Access, Plan
+from task.git.access import Access, Credentials
 from task.git.environment import Login
 from task.git.github_app import App, Way, token
 from task.git.names import Address, address_of
@@ -57,7 +57,7 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
             raise UsageError(
                 f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}", hint="make it a readable file"
             ) from None
-    plan = Plan(
+    found = Credentials(
         logins=(*_stored(os.path.join(folder, ".git-credentials") if ".git-credentials" in files else ""), *logins),
         spare=(Login(github, _TOKEN_USER, own),) if own and github.startswith("https://") else (),
         app=_app(given, environ),
@@ -66,7 +66,7 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
         certificates=_certificates(given.ca_file),
         config_file=config_file,
     )
-    return Access(plan, environ)
+    return Access(found, environ)
 
 
 def _scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.known_keys import differ
-from task.annotations.writable import refuse_unwritable
+from task.annotations.writable import refuse_files
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import file_of, own_states, state_path, states_of
 from task.deciding.hold_changes import hold_changes, new_holds
@@ -18,7 +18,7 @@ from task.deciding.weigh import key_of
 from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
 from task.editors.state_file import write_state
-from task.errors import TargetError, TaskError
+from task.errors import NotPermittedError, TargetError, TaskError
 from task.landing.existing_heads import ExistingHeads, Waits
 from task.landing.waiting import with_rest
 from task.model import (
@@ -89,7 +89,8 @@ def prepare_commits(
     """Return a changeset for each branch that gets something new, decisions that need none, and heads that may go.
 
     `heads` are the head branches that exist, and `waits` is what became of the builds there. A move whose edit changes
-    nothing becomes `unchanged`, and one whose edit fails becomes `error`.
+    nothing becomes `unchanged`, and one whose edit fails becomes `error`. If one edit is not permitted, its Application
+    gets none at all.
     """
     branches: dict[str, list[Move]] = {}
     for move in moves:
@@ -117,6 +118,15 @@ def prepare_commits(
             made.append(replace(prepared, cautions=tuple(cautions)))
         else:
             settled += [move.decision for move in done if not move.kept]
+    refused = {one.subscription.application.key: one.judged for one in settled if one.rule == NotPermittedError.rule}
+    if any(move.updates and not move.kept and move.subscription.application.key in refused for move in moves):
+        left = [
+            Move(replace(move.decision, judged=refused[move.subscription.application.key]))
+            if move.updates and not move.kept and move.subscription.application.key in refused
+            else move
+            for move in moves
+        ]
+        return prepare_commits(snapshot, left, terms, wording, heads, waits)
     obsolete = []
     for name in heads.found:
         head = heads.ours(name)
@@ -149,8 +159,9 @@ def _edit(
         editor, target = EDITORS[one.kind], target_of(one.subscription, one.kind, carry=terms.carry)
         try:
             new, edits = editor.write(seen, target, one.candidate)
-            for path in new:  # a folder of manifests, too, may have files that annotations may not write
-                refuse_unwritable(path)
+            # If an earlier move of this commit wrote the same value, this move is done as well.
+            same = {} if edits or new or not changed else editor.write(files, target, one.candidate)[0]
+            refuse_files(one.subscription, {**same, **new}, one.head)
             if terms.through == "github":
                 refuse_executable(new)
             for edit in edits:
@@ -159,13 +170,10 @@ def _edit(
         except TaskError as error:
             rest.append(failed(one, error))
             continue
-        if not edits and not new:
-            # If an earlier move of this commit wrote the same value, this move is done as well.
-            written_before = bool(changed) and bool(editor.write(files, target, one.candidate)[0])
-            if not written_before:
-                verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
-                rest += [] if move.kept else [replace(one, judged=verdict)]
-                continue
+        if not (edits or new or same):
+            verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
+            rest += [] if move.kept else [replace(one, judged=verdict)]
+            continue
         if one.kind == "helmvalues":
             doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
             created = next((path for path in new if path not in seen), "")

@@ -115,7 +115,8 @@ def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
         message = f"the config on {head.branch} asks for a pull request for it"
         hint = f"name {head.branch} before the colon of git-branch, as the base of a request"
         raise TargetError(message, hint=hint, subject=PATH)
-    return replace(ask, subscription=sub)
+    both = dict.fromkeys((*ask.subscription.writes, *sub.writes))
+    return replace(ask, subscription=replace(sub, writes=tuple(both)))
 
 
 def _with_memory_of(head: Head, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
@@ -137,9 +138,10 @@ def read_heads(
     """
     requests, moves = requests_of(moves, job, world)
     wanted: dict[str, dict[Place, None]] = {}
+    config = CONFIG if job.repository_config else ()
     for ask, move in zip(batch.asks, moves, strict=True):
         if move.decision.head not in ("", base.branch) and move.decision.verdict != "error":
-            wanted.setdefault(move.decision.head, dict.fromkeys(CONFIG)).update(dict.fromkeys(places(ask)))
+            wanted.setdefault(move.decision.head, dict.fromkeys(config)).update(dict.fromkeys(places(ask)))
     found: dict[str, Head] = {}
     for name, of_head in wanted.items():
         if head := batch.repository.head_snapshot(name, tuple(of_head)):

@@ -15,7 +15,7 @@ from task.deciding.decide import missing_places, places
 from task.deciding.job import Job, Wording
 from task.errors import TargetError
 from task.model import Place, Snapshot
-from task.repository_config.config import MISTAKEN, NO_CONFIG, PATH, RepositoryConfig, governed
+from task.repository_config.config import MISTAKEN, NO_CONFIG, PATH, RepositoryConfig, also_limited, governed
 from task.repository_config.reading import config_in, of_config
 from task.repository_config.templates import template_in
 
@@ -38,10 +38,15 @@ class Governed:
     wording: Wording
 
 
-def as_wanted(asks: Sequence[Ask], config: RepositoryConfig, now: str) -> tuple[Ask, ...]:
-    """Return the asks with what a config says about their subscriptions now."""
+def as_wanted(
+    asks: Sequence[Ask], config: RepositoryConfig, now: str, default: RepositoryConfig = NO_CONFIG
+) -> tuple[Ask, ...]:
+    """Return the asks with what a config says about their subscriptions now.
+
+    `default` is that of the default branch, which limits what is written to any branch.
+    """
     subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
-    wanted = dict(zip(subs, governed(subs.values(), config, now), strict=True))
+    wanted = dict(zip(subs, also_limited(governed(subs.values(), config, now), default), strict=True))
     return tuple(
         replace(ask, subscription=wanted[id(ask.subscription)], siblings=tuple(wanted[id(sub)] for sub in ask.siblings))
         for ask in asks
@@ -54,9 +59,10 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
     If more files are necessary, such as the template of the message, one more fetch reads them.
     """
     config = config_in(snapshot.files) if job.repository_config else NO_CONFIG
+    default = _of_default_branch(snapshot) if job.repository_config else NO_CONFIG
     found = tuple(asks)
-    if config != NO_CONFIG:
-        found = as_wanted(asks, config, job.terms.now)
+    if config != NO_CONFIG or default != NO_CONFIG:
+        found = as_wanted(asks, config, job.terms.now, default)
     wishes = [ask.subscription.wishes for ask in found]
     named = [] if job.wording.template is not None else [one.template for one in wishes if one.template]
     # Where a pull request is asked for now, updates of the Application's other images may wait on its branch.
@@ -78,3 +84,10 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
     except TargetError as error:
         raise of_config(error) from error
     return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates))
+
+
+def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
+    try:
+        return config_in(snapshot.default)
+    except TargetError as error:
+        raise TargetError(f"on the default branch: {error.message}", hint=error.hint, subject=error.subject) from error

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Question,
         Snapshot,
         Subscription,
+        Tracker,
     )
 
 
@@ -36,10 +37,13 @@ class Repository(Protocol):
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that HEAD names. With `tip`, also fetch what the following `snapshot` reads."""
 
-    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:
+    def snapshot(
+        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+    ) -> Snapshot:
         """Return the files at these places, at the present tip of the branch, and what its memory branch has.
 
-        What the next calls of `head_snapshot` need for `heads` is fetched already.
+        What the next calls of `head_snapshot` need for `heads` is fetched already. `default`: what to read of the
+        default branch as well.
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
@@ -210,7 +214,7 @@ class World:
         """Return the deployments that a repository shows."""
         raise NotImplementedError
 
-    def page(self, application: Application) -> str:
+    def page(self, application: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
         raise NotImplementedError
 

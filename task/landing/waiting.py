@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
+from task.annotations.writable import refuse_files
 from task.deciding.ask import Ask
 from task.deciding.decide import file_of, own_states, reading, situation_of, state_of, state_path
 from task.deciding.job import Terms
@@ -19,7 +20,7 @@ from task.deciding.questions import Offer
 from task.deciding.target import resolve, target_of
 from task.deciding.weigh import Facts, Situation, key_of, weigh
 from task.editors import EDITORS
-from task.errors import TaskError
+from task.errors import NotPermittedError, TaskError
 from task.model import (
     Build,
     Fate,
@@ -194,10 +195,26 @@ def decide_again(
         if key in moves and outcome != "merged":
             together = _together(asks[key], moves[key], one, own, (outcome, because), terms, ancestry)
             moves[key], own, outcome, because = together
+        if own and own.updates and (why := _not_permitted(base, own, head, terms)):
+            own, outcome, because = None, "dropped", why
         if own:
             kept.append(replace(own, decision=replace(own.decision, head=head), kept=True))
         waited.append(_told(one, head, outcome, because))
     return DecidedAgain(tuple(moves.values()), tuple(kept), tuple(waited))
+
+
+def _not_permitted(base: Snapshot, move: Move, head: str, terms: Terms) -> str:
+    """Return why the repository's config no longer lets an Application write what waits, or ""."""
+    one = move.decision
+    try:
+        kind = resolve(one.subscription, base)
+        target = target_of(one.subscription, kind, carry=terms.carry)
+        refuse_files(one.subscription, EDITORS[kind].write(base.files, target, one.candidate)[0], head)
+    except NotPermittedError as error:
+        return str(error)
+    except TaskError:  # it is told when the file is edited
+        pass
+    return ""
 
 
 def _told(one: Waiting, head: str, outcome: Fate, because: str) -> Waited:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from task.model import Commit, Decision, Report
-from task.output.outcome import current
+from task.output.report_json import current
 from task.urls import without_login
 
 SPEC = "0.4.1"  # of CDEvents
@@ -38,7 +38,7 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
         images = ", ".join(image.reference for image in report.images[:10])
         description = f"{report.command} of {images} for {len(commit.applications)} Applications"
         kind, content = PROPOSED, {"description": description, **content}
-    decisions = report.undone if commit.rollback else report.decisions
+    decisions = report.undone if commit.rollback else report.updates
     changes = [_change(decision) for decision in decisions if _belongs(decision, commit)]
     return {
         "specversion": "1.0",

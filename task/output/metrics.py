@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from task.errors import Exit
 from task.files import read_text
 from task.model import Report
-from task.output.outcome import counts, status
+from task.output.report_json import counts, status
 
 PREFIX = "image_update_"
 # Each family: its kind, its help, its labels. A test compares docs/observability.md with this table.

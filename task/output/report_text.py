@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from task.model import Decision, Report
-from task.output.outcome import counts, current, status, waited_as_json
+from task.model import Judged, Report
+from task.output.report_json import counts, current, status, waited_as_json
 from task.output.words import (
     ROLLED_BACK,
     VERDICTS,
@@ -50,7 +50,7 @@ def plain(report: Report) -> str:
     return "\n".join(map(printable, lines)) + "\n"  # nearly all of this is untrusted: names, URLs, diffs
 
 
-def _plain_decision(decision: Decision) -> Iterator[str]:
+def _plain_decision(decision: Judged) -> Iterator[str]:
     entry, verdict = decision.subscription.entry, decision.judged
     alias = f"{entry.alias}=" if entry.alias else ""
     versions = change(verdict.verdict, current(decision) or "", decision.candidate.version, read=bool(decision.kind))

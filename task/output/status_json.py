@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from task.model import ImageStatus, Status
-from task.output.outcome import constraint_of, problem_as_json
+from task.output.report_json import constraint_of, problem_as_json
 from task.text import exact_json, without_logins
 from task.urls import without_login
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from task.model import Image, ImageStatus, PastBuild, Policy, Status, Verdict
-from task.output.outcome import constraint_of
+from task.output.report_json import constraint_of
 from task.output.words import NOT_READ, VERDICTS
 from task.policy.judge import objection
 from task.policy.order import version_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from task.model import Decision, Verdict
+from task.model import Decision, Judged, Verdict
 from task.pipeline.match import Matched
 from task.urls import normal_url
 
@@ -16,7 +16,7 @@ def stop_all(settled: Sequence[Decision], changing: Sequence[Decision]) -> tuple
     return (*settled, *(replace(one, judged=_because_of(broken)) for one in changing))
 
 
-def _because_of(broken: Decision) -> Verdict:
+def _because_of(broken: Judged) -> Verdict:
     name = broken.subscription.application.key
     because, hint = f"not written: {name} failed and --atomic is given", f"fix {name}, or leave out --atomic"
     return Verdict("error", broken.rule, because, hint, broken.exit)
@@ -26,7 +26,7 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
     """Drop the asks for repositories of an Application with wrong annotations; return error decisions for them."""
     broken = {
         normal_url(source.repo): one
-        for one in matched.decisions
+        for one in (*matched.decisions, *matched.unusable)
         if one.verdict == "error"
         for source in one.subscription.application.sources
     }

@@ -80,7 +80,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
-            snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected)
+            snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
             governed = govern(everyone, snapshot, batch.repository, job)
             snapshot, left = governed.snapshot, {ask.key for ask in batch.asks}
             asks = tuple(ask for ask in governed.asks if ask.key in left)

@@ -15,16 +15,15 @@ from task.deciding.job import Intent, Job
 from task.errors import Exit
 from task.landing.ports import World
 from task.model import (
-    Application,
     Decision,
     Flaw,
     Image,
-    Keys,
-    Policy,
     Problem,
-    Source,
     Subscribed,
     Subscription,
+    Tracked,
+    Tracker,
+    Unusable,
     Verdict,
 )
 from task.pipeline.overlooked import Seen, about_others
@@ -33,11 +32,12 @@ from task.text import FEW
 
 @dataclass(frozen=True)
 class Matched:
-    """The asks of an event, and the decisions that need none."""
+    """The asks of an event, the decisions that need none, and the entries that could not be asked."""
 
     asks: tuple[Ask, ...]
-    decisions: tuple[Decision, ...]
-    problems: tuple[Problem, ...]
+    decisions: tuple[Decision, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    unusable: tuple[Unusable, ...] = ()
 
     @property
     def in_git(self) -> tuple[Ask, ...]:
@@ -62,7 +62,7 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
     built: dict[str, list[Image]] = {}
     for image in images:
         built.setdefault(image.identity, []).append(image)
-    asks, decisions, problems = [], [], []
+    asks, unusable, problems = [], [], []
     wrong_elsewhere: list[Problem] = []
     noted_elsewhere: list[Problem] = []
     for one in subscribed:
@@ -74,18 +74,19 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
         asks += taken
         concerned = bool(taken) or any(flaw.entry and flaw.entry.image.identity in built for flaw in one.flaws)
         for flaw in one.flaws:
-            decision, problem = _judge_flaw(one.application, flaw, built)
-            decisions += [decision] if decision else []
+            entry, problem = _judge_flaw(one.application, flaw, built)
+            unusable += [entry] if entry else []
             if problem and (concerned or problem.severity == "error"):
                 problems.append(problem)
             elif problem:
                 (noted_elsewhere if flaw.severity == "warning" else wrong_elsewhere).append(problem)
-    return Matched(tuple(asks), _first_of_each(decisions), (*problems, *_of_others(wrong_elsewhere, noted_elsewhere)))
+    problems += _of_others(wrong_elsewhere, noted_elsewhere)
+    return Matched(tuple(asks), problems=tuple(problems), unusable=_first_of_each(unusable))
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
     """Return asks for all entries, without a tag yet, and an error for each broken entry."""
-    asks, decisions, problems = [], [], []
+    asks, unusable, problems = [], [], []
     for one in subscribed:
         asks += [
             Ask(sub, (replace(sub.entry.image, digest=""),), siblings=siblings_of(sub, one))
@@ -93,11 +94,11 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
         ]
         named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in one.flaws if flaw.entry}
         for flaw in one.flaws:
-            decision, problem = _judge_flaw(one.application, flaw, named)
+            entry, problem = _judge_flaw(one.application, flaw, named)
             unreadable = problem is not None and flaw.entry is None and flaw.severity == "error" and flaw.text
-            decisions += [decision] if decision else []
+            unusable += [entry] if entry else []
             problems += [replace(problem, severity="error") if unreadable else problem] if problem else []
-    return Matched(tuple(asks), _first_of_each(decisions), tuple(problems))
+    return Matched(tuple(asks), problems=tuple(problems), unusable=_first_of_each(unusable))
 
 
 def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]) -> Matched:
@@ -135,7 +136,7 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
                     hint=hint,
                 )
             )
-    return Matched(tuple(asks), (), tuple(problems))
+    return Matched(tuple(asks), problems=tuple(problems))
 
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
@@ -143,8 +144,8 @@ def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
     return tuple(one for one in of.subscriptions if one.head_template == sub.head_template and one.repo == sub.repo)
 
 
-def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Decision | None, Problem | None]:
-    """Return a decision for an error, a problem if the entry is unreadable, or a warning."""
+def _judge_flaw(app: Tracker, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Unusable | None, Problem | None]:
+    """Return the error of an entry, or a problem: an error if the entry is unreadable, else a warning."""
     problem = Problem(
         application=app.key,
         rule=flaw.rule,
@@ -166,9 +167,8 @@ def _judge_flaw(app: Application, flaw: Flaw, built: dict[str, list[Image]]) -> 
     images = built.get(flaw.entry.image.identity)
     if not images:
         return None, problem
-    entry = Subscription(app, flaw.entry, Policy(), Keys(), Source(""), target="", path="", repo="", flaw=flaw)
     verdict = Verdict("error", flaw.rule, flaw.message, flaw.hint, int(Exit.CONFIGURATION))
-    return Decision(entry, images[0], verdict), None
+    return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
 
 
 def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -189,9 +189,9 @@ def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Prob
     )
 
 
-def _first_of_each(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Keep the first decision about each entry. If an entry has several flaws, `lint` shows the others."""
-    found: dict[tuple[str, str], Decision] = {}
-    for one in decisions:
+def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
+    """Keep the first error of each entry. If an entry has several flaws, `lint` shows the others."""
+    found: dict[tuple[str, str], Unusable] = {}
+    for one in unusable:
         found.setdefault((one.subscription.application.key, one.subscription.entry.text), one)
     return tuple(found.values())

@@ -13,7 +13,7 @@ from task.annotations.known_keys import differ, doubts
 from task.annotations.narrow import Narrow, considered, is_glob
 from task.errors import Exit
 from task.image import parse_image_list
-from task.model import Application, Entry, Image, Problem, Subscribed
+from task.model import Application, Entry, Image, Problem, Subscribed, Tracker
 from task.text import FEW, and_more
 
 LETTERS = 2  # how many letters of a misspelt name may differ
@@ -34,7 +34,7 @@ class Seen:
         return len(self.subscribed) + sum(1 for app in self.skipped if app.annotations.get("image-list"))
 
     @property
-    def everyone(self) -> tuple[Application, ...]:
+    def everyone(self) -> tuple[Tracker, ...]:
         """All Applications within the narrowing options."""
         releases = (one.application for one in self.subscribed if "image-list" not in one.application.annotations)
         return (*self.found, *releases, *self.skipped)
@@ -163,8 +163,8 @@ def _last_part(image: Image) -> str:
 
 def unknown_names(
     names: Iterable[str],
-    here: Sequence[Application],
-    outside: Sequence[Application] = (),
+    here: Sequence[Tracker],
+    outside: Sequence[Tracker] = (),
     *,
     strict: bool = False,
     narrowing: str = "--namespace, --project or --selector",
@@ -195,7 +195,7 @@ def unknown_names(
     return tuple(found)
 
 
-def _alike(name: str, apps: Iterable[Application]) -> list[str]:
+def _alike(name: str, apps: Iterable[Tracker]) -> list[str]:
     """Return the first few names that differ by two letters at most, or are the same in another namespace."""
     letters = {one: differ(name, one, LETTERS + 1) for one in (app.key if "/" in name else app.name for app in apps)}
     off = sorted((one for one, number in letters.items() if number <= LETTERS), key=lambda one: (letters[one], one))

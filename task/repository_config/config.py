@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from zoneinfo import ZoneInfo
 
@@ -81,14 +81,7 @@ def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -
     """
     frozen = in_force(config.freezes, now)
     found: list[Subscription] = []
-    known: dict[
-        tuple[int, ...], Wishes
-    ] = {}  # by the rules that match, because thousands of subscriptions share a few sets
-    for sub in subs:
-        matching = tuple(number for number, rule in enumerate(config.rules) if rule.match.takes(sub))
-        if matching not in known:
-            known[matching] = decided([*(config.rules[number].wishes for number in matching), config.wishes])
-        wishes = known[matching]
+    for sub, wishes in _with_wishes(subs, config):
         holds = [hold for match, hold in frozen if match.takes(sub)]
         found.append(
             replace(
@@ -102,9 +95,28 @@ def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -
                 ),
                 wishes=wishes,
                 freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
+                writes=(wishes.writes,) if wishes.writes else (),
             )
         )
     return found
+
+
+def also_limited(subs: Iterable[Subscription], config: RepositoryConfig) -> list[Subscription]:
+    """Return the subscriptions, each with what the config of another branch lets it write as well."""
+    return [
+        replace(sub, writes=(*sub.writes, wishes.writes)) if wishes.writes else sub
+        for sub, wishes in _with_wishes(subs, config)
+    ]
+
+
+def _with_wishes(subs: Iterable[Subscription], config: RepositoryConfig) -> Iterator[tuple[Subscription, Wishes]]:
+    # by the rules that match, because thousands of subscriptions share a few sets
+    known: dict[tuple[int, ...], Wishes] = {}
+    for sub in subs:
+        matching = tuple(number for number, rule in enumerate(config.rules) if rule.match.takes(sub))
+        if matching not in known:
+            known[matching] = decided([*(config.rules[number].wishes for number in matching), config.wishes])
+        yield sub, known[matching]
 
 
 def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:

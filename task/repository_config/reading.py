@@ -11,7 +11,7 @@ from typing import TypeVar, get_args
 from task.editors.file_text import text_of
 from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
-from task.model import Files, Grouping, Wishes
+from task.model import Files, Grouping, Wishes, Writes
 from task.policy.tag_order import parse_tag_order
 from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
 from task.repository_config.freezes import schedule, seconds_of, zone_of
@@ -28,11 +28,12 @@ MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions", "minimumAge")
+_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions", "minimumAge", "writes")
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _FLAGS, _LISTS = ("enabled", "autoMerge", "draft"), ("labels", "reviewers", "assignees")
 _REQUESTS = (*_FLAGS, "group", *_LISTS)
+_WRITES = ("paths", "branches")
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
@@ -171,9 +172,6 @@ class _Reader:
         wishes = self._wishes(fields, f"{what}.")
         if wishes == Wishes() and len(self.mistakes) == before:  # an unreadable wish would decide something
             self._note(self._wrong(node, f"{what} decides nothing", f"add keys of {', '.join(_WISHES)}"))
-        if "match" not in fields:
-            hint = "say what it is about, or write its keys at the top level"
-            self._note(self._wrong(node, f"{what} has no match", hint))
         match = self._match(fields["match"], f"{what}.match") if "match" in fields else EVERYTHING
         return Rule(match, wishes, self._line(node))
 
@@ -212,14 +210,11 @@ class _Reader:
             self._note(self._wrong(node, f"{what} names nothing", f"give one of {', '.join(_MATCH)}"))
         lists: dict[str, tuple[str, ...]] = {}
         for key, one in fields.items():
-            globs = self._try(partial(self._texts, one, f"{what}.{key}", MOST["globs"]), None)
+            globs = self._try(partial(self._globs_of, one, f"{what}.{key}"), None)
             if globs == ():
                 hint = 'write globs, such as ["team-a/*"]'
                 self._note(self._wrong(one, f"{what}.{key} is empty, and fits nothing", hint))
             lists[key] = globs or ()
-        self._globs += sum(map(len, lists.values()))
-        if self._globs > MOST["globs"]:
-            raise self._wrong(node, f"the file has more than {MOST['globs']} globs", "use wider globs")
         if len(self.mistakes) > before:
             return EVERYTHING
         return Match(
@@ -263,7 +258,27 @@ class _Reader:
             tag_order=read(fields, "", "tagOrder", partial(self._checked, parse_tag_order)),
             minimum_age=read(fields, "", "minimumAge", self._age),
             push_options=read(fields, "", "pushOptions", self._push_options),
+            writes=read(fields, "", "writes", self._writes),
         )
+
+    def _writes(self, node: Node, what: str) -> Writes:
+        fields = self._fields(node, what, _WRITES)
+        if not fields:
+            raise self._wrong(node, f"{what} names nothing", f"give one of {', '.join(_WRITES)}")
+        lists = {key: self._globs_of(one, f"{what}.{key}") for key, one in fields.items()}
+        for key, one in fields.items():
+            if any(text.startswith("/") for text in lists[key]):
+                hint = "write it without the slash, from the repository's root"
+                raise self._wrong(one, f"{what}.{key}: a glob begins with a slash, and fits nothing", hint)
+        return Writes(lists.get("paths"), lists.get("branches"), self._line(node))
+
+    def _globs_of(self, node: Node, what: str) -> tuple[str, ...]:
+        """Return the texts of a list of globs. Raises `TargetError` if the file has too many."""
+        texts = self._texts(node, what, MOST["globs"])
+        self._globs += len(texts)
+        if self._globs > MOST["globs"]:
+            raise self._wrong(node, f"the file has more than {MOST['globs']} globs", "use wider globs")
+        return texts
 
     def _checked(self, check: Callable[[str], object], node: Node, what: str) -> str:
         """Return a text that `check` takes."""

@@ -19,7 +19,7 @@ from task.errors import UsageError
 from task.git.repository.bare import BareRepository
 from task.model import Found, Image, Subscription
 from task.once import once
-from task.output.outcome import BY_HAND
+from task.output.report_json import BY_HAND
 from task.settings import Settings
 from task.wiring.application_sources import sources
 from task.wiring.argo import Argo

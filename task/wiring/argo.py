@@ -15,19 +15,19 @@ from task.argocd.api import ArgoCDApi
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.connection import Connection, parse_headers
 from task.argocd.owners import parent_takes_back, set_of, set_takes_back
-from task.argocd.repo_access import plan_of, settings_of
+from task.argocd.repo_access import credentials_of, settings_of
 from task.argocd.repo_secrets import RepoCredentials
 from task.argocd.rollout_view import parent_of
 from task.argocd.rollouts import LIMITS, RolloutApi
 from task.errors import Malformed, SourceError, TaskError, UsageError
-from task.git.access import Plan
+from task.git.access import Credentials
 from task.http import Limits
 from task.kubernetes.access import cluster_access
 from task.kubernetes.application_store import ApplicationStore, ClusterApplications, PreferredStore
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.in_cluster import in_cluster
 from task.landing.ports import LiveApplications
-from task.model import Application, Found, Image, Subscription
+from task.model import Application, Found, Image, Subscription, Tracker
 from task.once import once
 from task.output.log import Log
 from task.pipeline.discover import concerns, within_narrowing
@@ -152,7 +152,7 @@ class Argo:
         api: RolloutApi = self.server(LIMITS if patient else None)
         return api
 
-    def page(self, app: Application) -> str:
+    def page(self, app: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if unknown."""
         web = self._web()
         return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}" if web else ""
@@ -197,7 +197,7 @@ class Argo:
         quick = once(lambda: ApplicationStore(ClusterApplications(self._kubernetes(LIMITS)), atomic=True))
         return PreferredStore(argocd, quick, self.log)
 
-    def plan(self, sub: Subscription, reached: str) -> tuple[str, Plan] | None:
+    def credentials(self, sub: Subscription, reached: str) -> tuple[str, Credentials] | None:
         """Return the name of the secret from an annotation, else from Argo CD, and its access for git.
 
         `reached` is the URL that is contacted, after `--rewrite-url`.
@@ -205,8 +205,8 @@ class Argo:
         found = self._credentials(sub)
         if found is None:
             return None
-        plan = replace(plan_of(found, reached), pairs=lambda folder: settings_of(found, reached, folder))
-        return found.secret, plan
+        given = credentials_of(found, reached)
+        return found.secret, replace(given, pairs=lambda folder: settings_of(found, reached, folder))
 
     def login(self, sub: Subscription) -> str:
         """Return a text that identifies the login: the secret's name, or the Application's own if it is unreadable."""

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from task.after.waiting import Descends, descent
-from task.git.access import Access, Plan
+from task.git.access import Access, Credentials
 from task.git.command import Git
 from task.git.credentials import access_of
 from task.git.environment import Login
@@ -25,7 +25,7 @@ from task.urls import without_login
 
 Gits = Callable[[], "Git"]
 # (subscription, URL of its repository) → (name of a secret in the cluster, the access that it gives), or None
-FromCluster = Callable[[Subscription, str], "tuple[str, Plan] | None"]
+FromCluster = Callable[[Subscription, str], "tuple[str, Credentials] | None"]
 
 
 class GitClients:
@@ -89,10 +89,10 @@ class GitClients:
         found = from_cluster(sub, self._reached(repo))
         if found is None:
             return self.git()
-        name, plan = found
+        name, credentials = found
         with self._lock:
             if (repo, name) not in self._private:
-                access = self._with_given(plan)
+                access = self._with_given(credentials)
                 self._private[repo, name] = self._open(access), access
             return self._private[repo, name][0]
 
@@ -112,35 +112,35 @@ class GitClients:
         """Return the logins for a URL, for its forge: the given ones, else the cluster's if exactly one secret fits."""
         if found := self.access.logins(url, helped=False) if self.access else ():
             return found
-        several = [access for _, access in self._private.values() if _within(url, access.plan)]
+        several = [access for _, access in self._private.values() if _within(url, access.given)]
         return several[0].logins(url, helped=False) if len(several) == 1 else ()
 
     def given_for(self, repo: str) -> bool:
         """Tell whether the options have a login or a key for this repository."""
         if self.access is None:
             return False
-        plan, url = self.access.plan, self._reached(repo).lower()
+        own, url = self.access.given, self._reached(repo).lower()
         if not url.startswith(("https://", "http://")):
             given = self._settings.access  # if only known hosts are given, the keys are the user's own
             asked = given.ssh_key_file or given.ssh_directory or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
-            return bool(asked and plan.ssh and plan.ssh.keys)
-        return _within(url, plan)
+            return bool(asked and own.ssh and own.ssh.keys)
+        return _within(url, own)
 
     def _reached(self, repo: str) -> str:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
-    def _with_given(self, plan: Plan) -> Access:
+    def _with_given(self, own: Credentials) -> Access:
         """Return a secret's login, together with the given authorities and known hosts."""
-        given = self.access.plan if self.access else None
+        given = self.access.given if self.access else None
         if given is None:
-            return Access(plan, self._environ)
-        certificates = "\n".join(filter(None, (plan.certificates, given.certificates)))
+            return Access(own, self._environ)
+        certificates = "\n".join(filter(None, (own.certificates, given.certificates)))
         known = given.ssh.files.get("known_hosts", "") if given.ssh and given.ssh.known_hosts else ""
-        ssh = plan.ssh
+        ssh = own.ssh
         if ssh and known:
             files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
             ssh = replace(ssh, files=files, known_hosts=True)
-        return Access(replace(plan, certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
+        return Access(replace(own, certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
 
 
 def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Descends:
@@ -151,10 +151,10 @@ def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened
     )
 
 
-def _within(url: str, plan: Plan) -> bool:
+def _within(url: str, given: Credentials) -> bool:
     """Tell whether one of the logins is for that URL."""
-    prefixes = [login.prefix for login in plan.logins] + ([plan.app_server] if plan.app else [])
-    prefixes = [plan.only] if plan.only and prefixes else prefixes
+    prefixes = [login.prefix for login in given.logins] + ([given.app_server] if given.app else [])
+    prefixes = [given.only] if given.only and prefixes else prefixes
     return any(f"{_bare(url.lower())}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
 
 

@@ -79,10 +79,12 @@ class RepositoryWithProgress:
         with self._phase(f"asking {self._name} for its branch"):
             return self._repository.default_branch(tip=tip)
 
-    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:
+    def snapshot(
+        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+    ) -> Snapshot:
         """Return the files at the tip of the branch."""
         with self._phase(f"fetching {self._name}"):
-            return self._repository.snapshot(branch, places, heads)
+            return self._repository.snapshot(branch, places, heads, default)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places, at the commit of a snapshot."""

@@ -21,7 +21,7 @@ from task.errors import TaskError, UsageError
 from task.forges.opened import RepositoryDeployments, RequestComments
 from task.git.ancestry import Lineage
 from task.landing.ports import Forge, LiveApplications, Repository, World
-from task.model import Answer, Application, Found, Image, Question, Subscription
+from task.model import Answer, Application, Found, Image, Question, Subscription, Tracker
 from task.once import once
 from task.output.log import Log
 from task.registry.client import Registry
@@ -72,7 +72,7 @@ class RealWorld(World):
         self._signer = signers(settings.commit, self._git.git, self._opened)
         self._open = self._git.repository(
             self._signer,
-            self._cluster.plan if self._cluster else None,
+            self._cluster.credentials if self._cluster else None,
             (lambda repo: self._forges().commits(repo)) if by_api else None,
             lambda repo: self._forges().check_commits(repo),
         )
@@ -190,7 +190,7 @@ class RealWorld(World):
         """Return the deployments that a repository shows."""
         return self._forges().deployments(repo)
 
-    def page(self, application: Application) -> str:
+    def page(self, application: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
         return self._argo.page(application) if self._argo else ""
 
@@ -237,8 +237,8 @@ class RealWorld(World):
 
     def _descends(self, subscription: Subscription | None, repo: str, revision: str, commit: str) -> str:
         """Tell how a revision from Argo CD relates to the commit that was written."""
-        plan = self._cluster.plan if self._cluster else None
-        return descent(lambda: self._git.client(repo, subscription, plan), repo, (revision, commit), self._log)
+        from_cluster = self._cluster.credentials if self._cluster else None
+        return descent(lambda: self._git.client(repo, subscription, from_cluster), repo, (revision, commit), self._log)
 
     def close(self) -> None:
         """Remove what was opened for the run."""

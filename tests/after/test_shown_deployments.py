@@ -12,7 +12,7 @@ from task.after.deployments import MOST, ShownDeployments, summary
 from task.deciding.job import DeployedSource, Followed, Job, Landed, PullRequestOptions, RolloutEnd, Terms
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.landing.ports import Deployments, World
-from task.model import Application, CommitStatus, Deployment, Problem, Verdict
+from task.model import Application, CommitStatus, Deployment, Problem, Tracker, Verdict
 
 COMMIT = "c" * 40
 SOURCE = DeployedSource("https://github.com/acme/web", COMMIT, "main", waits=True)
@@ -72,7 +72,7 @@ def ended(name: str = "web", *, succeeded: bool = True) -> RolloutEnd:
 
 
 def play(
-    forge: Forge, of: Sequence[Landed], *ends: RolloutEnd, waits: bool = True, everyone: Sequence[Application] = ()
+    forge: Forge, of: Sequence[Landed], *ends: RolloutEnd, waits: bool = True, everyone: Sequence[Tracker] = ()
 ) -> tuple[Problem, ...]:
     """What a run does; its warnings."""
     source = replace(SOURCE, waits=waits)

@@ -134,16 +134,7 @@ def test_base_branches(revision: str, annotation: str, base: str) -> None:
         "helmvalues:/.gitmodules",
         "helmvalues:x/.GitAttributes",
         "/.gitignore",
-        "helmvalues:/.github/workflows/ci.yml",
-        "manifests:/.GitHub",
-        "helmvalues:/.gitlab-ci.yml",
-        "helmvalues:/.gitlab/x.yaml",
-        "manifests:/.circleci/config.yml",
-        "helmvalues:/sub/Azure-Pipelines.yaml",
-        "helmvalues:/bitbucket-pipelines.yml",
-        "helmvalues:/Jenkinsfile",
-        "helmvalues:/docs/codeowners",
-        "helmvalues:$ref/.github/workflows/ci.yml",
+        "helmvalues:$ref/.git/config",
     ],
 )
 def test_what_annotations_may_not_write(target: str) -> None:

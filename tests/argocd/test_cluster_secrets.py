@@ -12,7 +12,7 @@ import pytest
 from fakes.kubernetes_api import CONFIG_MAPS, SECRETS, Fault, KubernetesApi, running
 
 from task.argocd.cluster_secrets import ClusterSecrets
-from task.argocd.repo_access import plan_of, settings_of
+from task.argocd.repo_access import credentials_of, settings_of
 from task.argocd.repo_secrets import RepoCredentials
 from task.errors import AnnotationError, CredentialsError, Malformed, SourceDownError
 from task.git.access import Access
@@ -172,7 +172,7 @@ def test_argo_cds_own_secrets_are_no_login_for_a_registry(api: KubernetesApi, na
 
 
 def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None:
-    access = Access(plan_of(RepoCredentials("argocd/x", "u", Secret("s3cret")), URL))
+    access = Access(credentials_of(RepoCredentials("argocd/x", "u", Secret("s3cret")), URL))
     door = Git({**os.environ, "HOME": str(tmp_path)}, access=access)
 
     def filled(url: str) -> str:
@@ -199,22 +199,24 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_ssh_is_given_the_key_and_the_known_hosts(key: str) -> None:
-    plan = plan_of(RepoCredentials("argocd/x", ssh_key=Secret(key.strip()), known_hosts="h ssh-rsa A"), SSH)
-    assert plan.ssh is not None
-    assert plan.ssh.files == {"image-update-key": key, "known_hosts": "h ssh-rsa A\n"}
-    assert (plan.ssh.only_keys, plan.ssh.known_hosts, plan.logins) == (True, True, ())
+    found = credentials_of(RepoCredentials("argocd/x", ssh_key=Secret(key.strip()), known_hosts="h ssh-rsa A"), SSH)
+    assert found.ssh is not None
+    assert found.ssh.files == {"image-update-key": key, "known_hosts": "h ssh-rsa A\n"}
+    assert (found.ssh.only_keys, found.ssh.known_hosts, found.logins) == (True, True, ())
 
 
 def test_the_host_key_is_unchecked_only_where_the_secret_says_so(key: str) -> None:
-    plan = plan_of(RepoCredentials("argocd/x", ssh_key=Secret(key), known_hosts="h ssh-rsa A", insecure=True), SSH)
-    assert plan.ssh is not None
-    assert "StrictHostKeyChecking no" in plan.ssh.files["config"]
-    assert not plan.ssh.known_hosts
+    found = credentials_of(
+        RepoCredentials("argocd/x", ssh_key=Secret(key), known_hosts="h ssh-rsa A", insecure=True), SSH
+    )
+    assert found.ssh is not None
+    assert "StrictHostKeyChecking no" in found.ssh.files["config"]
+    assert not found.ssh.known_hosts
 
 
 def test_what_is_no_key_is_told_without_it() -> None:
     with pytest.raises(CredentialsError, match="argocd/x: sshPrivateKey is not a private key") as caught:
-        plan_of(RepoCredentials("argocd/x", ssh_key=Secret("s3cret")), SSH)
+        credentials_of(RepoCredentials("argocd/x", ssh_key=Secret("s3cret")), SSH)
     assert "s3cret" not in f"{caught.value}{caught.value.hint}"
 
 

@@ -9,15 +9,19 @@ import pytest
 from rich.console import Console
 
 from task.argocd.rollout_display import display, line, picture, summary
-from task.argocd.rollouts import Row, Sight
+from task.argocd.rollouts import RolloutState, Sight
 from task.output.log import Log
 
-OK = Row("argocd/api", "synced-and-healthy", "synced and healthy", seconds=42)
-WAITS = Row("argocd/web", "waiting", "Argo CD has not compared yet", seconds=3)
-GOES = Row("argocd/worker", "progressing", "synced, progressing: Deployment worker: 1 of 3 updated", seconds=61)
-BAD = Row("argocd/job", "failed", "the sync failed: Job migrate: \x1b[31mno\n", "see the Application in Argo CD", 3700)
-SLOW = Row("argocd/web", "timed-out", "the sync is running", "wait longer", 600)
-MANUAL = Row("argocd/shop", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync", 5)
+OK = RolloutState("argocd/api", "synced-and-healthy", "synced and healthy", seconds=42)
+WAITS = RolloutState("argocd/web", "waiting", "Argo CD has not compared yet", seconds=3)
+GOES = RolloutState(
+    "argocd/worker", "progressing", "synced, progressing: Deployment worker: 1 of 3 updated", seconds=61
+)
+BAD = RolloutState(
+    "argocd/job", "failed", "the sync failed: Job migrate: \x1b[31mno\n", "see the Application in Argo CD", 3700
+)
+SLOW = RolloutState("argocd/web", "timed-out", "the sync is running", "wait longer", 600)
+MANUAL = RolloutState("argocd/shop", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync", 5)
 
 LINES = [
     (OK, "argocd/api: synced-and-healthy after 42 s: synced and healthy"),
@@ -28,7 +32,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("row", "expected"), LINES, ids=[row.state for row, _ in LINES])
-def test_one_line_per_change(row: Row, expected: str) -> None:
+def test_one_line_per_change(row: RolloutState, expected: str) -> None:
     assert line(row) == expected
 
 
@@ -38,7 +42,7 @@ def terminal(columns: int = 80, lines: int = 24, *, colour: bool = False) -> Con
     )
 
 
-def drawn(rows: tuple[Row, ...], seconds: float, limit: float, console: Console) -> list[str]:
+def drawn(rows: tuple[RolloutState, ...], seconds: float, limit: float, console: Console) -> list[str]:
     with console.capture() as shown:
         console.print(picture(rows, seconds, limit, console.size))
     return [shown_line.rstrip() for shown_line in shown.get().splitlines()]
@@ -60,7 +64,7 @@ def test_colours_are_optional() -> None:
 @pytest.mark.parametrize("columns", [20, 40, 79, 200])
 @pytest.mark.parametrize("text", ["x" * 500, "\u6f22\u5b57" * 200, "e\u0301" * 300])
 def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
-    rows = (Row("argocd/" + "a" * 60, "progressing", text), Row("x/y", "waiting", text))
+    rows = (RolloutState("argocd/" + "a" * 60, "progressing", text), RolloutState("x/y", "waiting", text))
     lines = drawn(rows, 10_000, 36_000, terminal(columns))
     assert [one[:2] for one in lines[-2:]] == ["->", ".."]  # one line for each
     for one in lines:
@@ -77,7 +81,7 @@ def test_where_not_all_fit_the_open_and_failed_ones_come_first() -> None:
     assert lines[-1] == "   and 35 more"
 
 
-def sight(*rows: Row) -> Sight:
+def sight(*rows: RolloutState) -> Sight:
     return Sight(rows, rows, 1.0)
 
 
@@ -121,7 +125,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("rows", "expected"), SENTENCES)
-def test_the_end_in_one_sentence(rows: tuple[Row, ...], expected: str) -> None:
+def test_the_end_in_one_sentence(rows: tuple[RolloutState, ...], expected: str) -> None:
     assert summary(rows) == expected
 
 

@@ -13,7 +13,7 @@ from task.after.waiting import all_of, judge_of, rollout_error
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
 from task.argocd.rollout import Rollout
-from task.argocd.rollouts import Awaited, Judge, Pace, Rollouts, Row, refresh
+from task.argocd.rollouts import Awaited, Judge, Pace, Rollouts, RolloutState, refresh
 from task.argocd.running import Expected, expecting
 from task.errors import SourceAccessError, SourceDownError
 from task.http import Limits
@@ -451,7 +451,7 @@ def test_another_version_must_run_alone_for_a_minute(server: ArgoCDServer) -> No
     def runs(item: Mapping[str, Any], *seen: Any) -> Rollout:
         return expecting(JUDGE(item, *seen), item, [Expected(image, "the key", revision=NEW)])
 
-    def ended(*play: Mapping[str, Any]) -> tuple[Row, float]:
+    def ended(*play: Mapping[str, Any]) -> tuple[RolloutState, float]:
         server.add(OLD_STATE, *play)
         wait = rollouts(server, judge=runs)
         seconds = [sight.seconds for sight in wait.sights()][-1]

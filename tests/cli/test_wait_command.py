@@ -10,7 +10,7 @@ from fakes.argocd_states import NEW, OLD, REPO, application, at, operated
 from task.after.waiting import accepts, rollout_error
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
-from task.argocd.rollouts import Row
+from task.argocd.rollouts import RolloutState
 from task.cli.wait import key_of, wait_for
 from task.errors import Exit, RolloutError, SourceAccessError, SourceDownError, TaskError, UsageError
 from task.http import Limits
@@ -139,8 +139,8 @@ def test_revisions() -> None:
 
 
 def test_the_error_is_about_those_that_failed() -> None:
-    good = Row("argocd/a", "synced-and-healthy", "synced and healthy")
-    bad = Row("argocd/b", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync")
+    good = RolloutState("argocd/a", "synced-and-healthy", "synced and healthy")
+    bad = RolloutState("argocd/b", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync")
     assert rollout_error([good]) is None
     error = rollout_error([good, bad])
     assert error is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_world import FakeWorld
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from memory import NOW, SCOPE, URL, WORDING, Branch, Story
 from runs import KUSTOMIZATION, WEB, application, target
@@ -18,7 +18,7 @@ from task.commands.source_versions import with_promoted
 from task.deciding.job import DeployedSource, Failure, Followed, Intent, Job, Landed, Promotion, Terms
 from task.errors import UsageError
 from task.image import parse_image
-from task.model import Build, Changeset, Decision, Hold, Landing, Report
+from task.model import Build, Changeset, Hold, Judged, Landing, Report
 
 DB = "ghcr.io/acme/db"
 
@@ -49,15 +49,15 @@ class Stages(Story):
         text = self.branch.files[path(key)]
         return text.partition("newTag: ")[2].partition("\n")[0].strip("\"'")
 
-    def build(self, key: str, tag: str, sequence: int | None = None) -> Decision:
+    def build(self, key: str, tag: str, sequence: int | None = None) -> Judged:
         """An event for one Application."""
         terms = Terms(build=Build(sequence=sequence), now=NOW)
         return self._for(key, Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
 
-    def by_hand(self, key: str, intent: Intent) -> Decision:
+    def by_hand(self, key: str, intent: Intent) -> Judged:
         return self._for(key, Job(intent.verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent))
 
-    def _for(self, key: str, job: Job) -> Decision:
+    def _for(self, key: str, job: Job) -> Judged:
         narrowed = replace(SCOPE, narrow=replace(SCOPE.narrow, names=(key,)))
         (decision,) = self.run(replace(job, scope=narrowed)).decisions
         return decision
@@ -509,6 +509,8 @@ def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
 )
 def test_promote_is_an_event_like_the_sources_own(strategy: str, steps: Sequence[tuple[str, int, bool]]) -> None:
     """Whatever happened before: it decides as the source's build would, and the second time it changes nothing."""
+    # Of a source that has builds with a number and builds without, nobody can tell a later build from a way back.
+    assume(len({identified for what, _, identified in steps if what == "staging"}) < 2)
 
     def stages() -> Stages:
         return Stages(app("staging/web", update_strategy=strategy), app("production/web", update_strategy=strategy))

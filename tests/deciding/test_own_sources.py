@@ -16,7 +16,7 @@ from task.annotations.subscription import subscribe
 from task.deciding.job import Job, Terms
 from task.deciding.own_sources import own_places, own_reading
 from task.image import parse_image
-from task.model import Decision, File, Subscription
+from task.model import File, Judged, Subscription
 
 CHART = {"apps/a/Chart.yaml": "apiVersion: v2\nname: a\nversion: 0.1.0\n"}
 VALUES = f"image:\n  name: {WEB}\n  tag: 2.0.0\n"
@@ -32,7 +32,7 @@ def story(section: dict[str, Any], files: dict[str, str], status: Any = None, **
     return Story(app, Branch({"apps/a/README": "", **files}))
 
 
-def decided(told: Story, tag: str, command: str = "run") -> tuple[Decision, list[str]]:
+def decided(told: Story, tag: str, command: str = "run") -> tuple[Judged, list[str]]:
     report = told.run(Job(command, (parse_image(f"{WEB}:{tag}"),), SCOPE, Terms(), WORDING, dry=command == "plan"))
     return report.decisions[0], [one.message for one in report.problems]
 

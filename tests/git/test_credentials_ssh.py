@@ -9,7 +9,7 @@ import pytest
 from support import needs
 
 from task.errors import UsageError
-from task.git.access import Access, Plan
+from task.git.access import Access, Credentials
 from task.git.ssh import SshGiven, collect
 from task.git.ssh_keys import has_passphrase, host_key, is_private_key, tidy_key
 from task.secret import Secret
@@ -77,7 +77,7 @@ def test_what_is_no_host_key(line: str) -> None:
 
 
 def config(folder: Path, given: SshGiven, home: str = "") -> str:
-    made = Access(Plan(ssh=collect(given, home)), {"TMPDIR": str(folder)})
+    made = Access(Credentials(ssh=collect(given, home)), {"TMPDIR": str(folder)})
     command, asked = made.ssh()
     (private,) = [path for path in folder.iterdir() if path.name.startswith("image-update-")]
     text = (private / "config").read_text().replace(str(private), "HERE")

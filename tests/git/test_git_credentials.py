@@ -112,7 +112,7 @@ def test_the_stored_lines_each_for_its_own_url(tmp_path: Path) -> None:
 
 def test_secrets_do_not_show() -> None:
     made = access(TOKEN, git_credentials_url=("https://git.example.com",))
-    assert "t0ken" not in repr(made.plan) + repr(made.logins(helped=False))
+    assert "t0ken" not in repr(made.given) + repr(made.logins(helped=False))
 
 
 def test_secrets_of_ours_do_not_reach_gits_environment() -> None:
@@ -183,4 +183,4 @@ def test_authorities_are_trusted_besides_the_systems(tmp_path: Path) -> None:
 def test_empty_folders_are_as_nothing(tmp_path: Path) -> None:
     folder = str(tmp_path)
     made = access(basic_auth_directory=folder, ssh_directory=folder, ca_file=folder)
-    assert (made.logins(helped=False), made.environment(), made.plan.ssh) == ((), {}, None)
+    assert (made.logins(helped=False), made.environment(), made.given.ssh) == ((), {}, None)

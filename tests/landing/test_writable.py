@@ -42,8 +42,10 @@ class Linked(Branch):
         super().__init__(files)
         self.links = tuple(links)
 
-    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:
-        found = super().snapshot(branch, places, heads)
+    def snapshot(
+        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+    ) -> Snapshot:
+        found = super().snapshot(branch, places, heads, default)
         return replace(found, files={**found.files, **{path: File("", "120000") for path in self.links}})
 
 

@@ -17,14 +17,14 @@ from runner_rules import ATTACKS, dangers
 
 from task.annotations.lint import Finding
 from task.argocd import rollout_display
-from task.argocd.rollouts import Row
+from task.argocd.rollouts import RolloutState
 from task.ci.results import github_summary, repositories
 from task.cli import lint
 from task.model import Problem, Report, Verdict, VerdictName
 from task.output.console import console_of
 from task.output.log import LEVELS, Log
 from task.output.metrics import metrics
-from task.output.outcome import as_json, json_text
+from task.output.report_json import as_json, json_text
 from task.output.report_page import page
 from task.output.report_table import diff_text, table
 from task.output.report_text import plain
@@ -155,7 +155,7 @@ def test_in_a_finding(text: str) -> None:
 
 
 def test_in_the_lines_of_a_rollout(text: str) -> None:
-    rows = [Row(text, state, text, text, 1.0) for state in rollout_display.MARKS]
+    rows = [RolloutState(text, state, text, text, 1.0) for state in rollout_display.MARKS]
     told = [*map(rollout_display.line, rows), rollout_display.summary(rows), rollout_display.summary(rows[:1])]
     assert dangers("\n".join(told)) == []
     console = terminal()

@@ -9,7 +9,7 @@ from runs import WEB
 
 from task.deciding.job import Job, Terms
 from task.image import parse_image
-from task.output.outcome import as_json
+from task.output.report_json import as_json
 from task.output.report_page import page
 from task.output.report_table import table
 from task.output.saved_report import report_of

@@ -41,7 +41,13 @@ class Repository:
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
 
-    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:  # noqa: ARG002
+    def snapshot(
+        self,
+        branch: str,
+        places: Iterable[Place],
+        heads: Collection[str] = (),  # noqa: ARG002
+        default: Collection[Place] = (),  # noqa: ARG002
+    ) -> Snapshot:
         list(places)
         files = {path: File(text) for path, text in self.files.items()}
         files |= {path: File("", "040000") for path in ("apps", "apps/a", "apps/b")}

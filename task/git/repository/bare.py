@@ -81,12 +81,14 @@ class BareRepository:
         name, self._fetched = self._with_restarts(self._remote.fetch_default)
         return name
 
-    def snapshot(self, branch: str, places: Iterable[Place], heads: Collection[str] = ()) -> Snapshot:
+    def snapshot(
+        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+    ) -> Snapshot:
         """Return these places at the branch's present tip, all from one commit, and what its memory branch has.
 
         `places` is evaluated while the server is asked for the tip. `heads` are head branches that are read next. Their
-        tips are fetched together with that of the base, and so are their files. Raises `SourceError` if there is no
-        such branch, and the errors of `task.git.errors`.
+        tips are fetched together with that of the base, and so are their files, and those that are wanted of the
+        default branch. Raises `SourceError` if there is no such branch, and the errors of `task.git.errors`.
         """
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
 
@@ -94,10 +96,14 @@ class BareRepository:
 
         def read() -> Snapshot:
             tips = self._fetched if name in self._fetched and not heads else {}
-            tips = tips or self._remote.fetch_tips(name, heads, wanted)
+            tips = tips or self._remote.fetch_tips(
+                name, heads, wanted, default=bool(default) and branch not in {"", "HEAD"}
+            )
             self._fetched = {head: tips.get(head, "") for head in heads}
-            also = [tip for tip in self._fetched.values() if tip]
+            also = [tip for tip in (*self._fetched.values(), tips.get("HEAD")) if tip]
             found = self._snapshot(name, tips[name], wanted(), also)
+            if (other := tips.get("HEAD", found.tip)) != found.tip:
+                found = replace(found, default=self._snapshot(name, other, default).files)
             memory = tips.get(memory_branch(self._remote.repo, name), "")
             if not memory:
                 return found

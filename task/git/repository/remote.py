@@ -43,7 +43,9 @@ _BROKEN = (
 _NEVER_FETCHED = ("fatal: bad tree object", "fatal: bad object", "fatal: unable to read")
 _PAUSES = (0.5, 2.0)  # seconds before an interrupted request is repeated
 _MEMORIES = "+refs/heads/image-update-memory/*:refs/image-update/memory/*"
+_DEFAULT = "+HEAD:refs/image-update/default"
 _FETCHED = re.compile(r"([0-9a-f]+)\t[^\t]*\tbranch '([^']+)' of ")
+_FETCHED_HEAD = re.compile(r"([0-9a-f]+)\t[^\t]*\t(?!branch '|tag ')")
 _LOOK_BACK = 100  # commits, because others may have pushed on top of ours
 
 
@@ -182,9 +184,16 @@ class Remote:
         return tip
 
     def fetch_tips(
-        self, branch: str, heads: Collection[str] = (), meanwhile: Callable[[], object] | None = None
+        self,
+        branch: str,
+        heads: Collection[str] = (),
+        meanwhile: Callable[[], object] | None = None,
+        *,
+        default: bool = False,
     ) -> Mapping[str, str]:
         """Return the tips of a branch, of the memory branches, and of those head branches that exist, by name.
+
+        With `default`, also that of the default branch, if there is one, under the name `HEAD`.
 
         The parents of head branches come along: what waits there is what they change. A fetch fails if it names a
         missing branch, but a pattern may match nothing. It also matches branches with longer names.
@@ -192,7 +201,8 @@ class Remote:
         patterns = [f"+refs/heads/{head}*:refs/image-update/heads/{at}/x*" for at, head in enumerate(heads)]
         why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
         depth = 2 if heads else 1
-        tip = self._fetch_branch(branch, depth, "base", why, meanwhile, [_MEMORIES, *patterns])
+        more = [_MEMORIES, *patterns, *([_DEFAULT] if default else [])]
+        tip = self._fetch_branch(branch, depth, "base", why, meanwhile, more)
         if not tip:
             raise self._no_branch(branch)
         self._keep(tip)
@@ -201,8 +211,10 @@ class Remote:
     def _fetched_tips(self) -> dict[str, str]:
         """Return the tips of the last fetch, by branch."""
         with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8", errors="surrogateescape") as file:
-            lines = (_FETCHED.match(line) for line in file)
-            return {found[2]: found[1] for found in lines if found}
+            lines = list(file)
+        heads = [found[1] for line in lines if (found := _FETCHED_HEAD.match(line))]
+        tips = {found[2]: found[1] for line in lines if (found := _FETCHED.match(line))}
+        return {**tips, "HEAD": heads[0]} if heads else tips
 
     def _keep(self, tip: str) -> None:
         """Remember this tip for later runs if all below it is here. Servers without shallow fetches send history."""
@@ -243,6 +255,9 @@ class Remote:
             except GitFailed as error:
                 if f"couldn't find remote ref {name}" in error.err:
                     return ""
+                if _DEFAULT in more and "couldn't find remote ref HEAD" in error.err:  # it names no branch that exists
+                    more = [one for one in more if one != _DEFAULT]
+                    continue
                 if not self._coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
                 continue

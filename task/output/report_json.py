@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from task.errors import PRECEDENCE, Exit
-from task.model import Commit, Decision, Problem, Report, Subscription, Waited
+from task.model import Commit, Decision, Judged, Problem, Report, Subscription, Unusable, Waited
 from task.text import exact_json, without_logins
 from task.urls import without_login
 
@@ -15,7 +15,7 @@ SCHEMA = "image-update/report/v1"
 BY_HAND = ("hold", "release", "rollback")  # commands whose commit may have no update
 
 
-def exit_code(decisions: Sequence[Decision], problems: Iterable[Problem]) -> Exit:
+def exit_code(decisions: Sequence[Judged], problems: Iterable[Problem]) -> Exit:
     """Return the exit code of a run: the first one in `PRECEDENCE` that occurred. An error never ends as a success."""
     codes = {one.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict == "error"}
     codes |= {problem.exit or int(Exit.CONFIGURATION) for problem in problems if problem.severity == "error"}
@@ -89,7 +89,7 @@ def json_text(report: Report) -> str:
     return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
 
 
-def current(decision: Decision) -> str | None:
+def current(decision: Judged) -> str | None:
     """Return the present version in Git, or in the live Application: tag, tag@digest or digest."""
     tag, digest = decision.current.tag, decision.current.digest
     return f"{tag}@{digest}" if tag and digest else tag or digest or None
@@ -111,27 +111,31 @@ def constraint_of(sub: Subscription) -> str | None:
     return " and ".join(sub.policy.constraints) or sub.entry.constraint or None
 
 
-def _decision(decision: Decision) -> dict[str, Any]:
-    sub = decision.subscription
+def _decision(decision: Decision | Unusable) -> dict[str, Any]:
+    application, entry = decision.subscription.application, decision.subscription.entry
     live = decision.kind == "live"  # then nothing is in Git
+    if isinstance(decision, Unusable):  # the strategy is null if it cannot be read, and never a default
+        strategy, constraint, repo, base = decision.strategy, entry.constraint or None, "", ""
+    else:
+        sub = decision.subscription
+        strategy, constraint, repo, base = sub.policy.strategy, constraint_of(sub), sub.repo, sub.base
     return {
-        "application": sub.application.key,
-        "alias": sub.entry.alias or None,
-        "image": sub.entry.image.name,
-        # For a broken entry, the strategy is null if it cannot be read, and never a default.
-        "strategy": sub.flaw.strategy if sub.flaw else sub.policy.strategy,
-        "constraint": constraint_of(sub),
+        "application": application.key,
+        "alias": entry.alias or None,
+        "image": entry.image.name,
+        "strategy": strategy,
+        "constraint": constraint,
         "current": current(decision),
         "candidate": decision.candidate.version or None,
         "verdict": decision.verdict,
         "rule": decision.rule,
         "because": without_logins(decision.because),
-        "repository": None if live else without_login(sub.repo) or None,
-        "branch": None if live else decision.branch or sub.base or None,
-        "head": None if live else decision.head or decision.branch or sub.base or None,
+        "repository": None if live else without_login(repo) or None,
+        "branch": None if live else decision.branch or base or None,
+        "head": None if live else decision.head or decision.branch or base or None,
         "target": decision.kind,
         "file": decision.current.file or None,
-        "generated_by": sub.application.generated_by or None,
+        "generated_by": application.generated_by or None,
         "from": decision.source or None,
     }
 

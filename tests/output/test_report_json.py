@@ -9,7 +9,7 @@ from reports import decision
 from task.deciding.move import failed
 from task.errors import Exit, TaskError
 from task.model import Problem, Verdict
-from task.output.outcome import exit_code
+from task.output.report_json import exit_code
 
 
 def classes(of: type[TaskError] = TaskError) -> Iterator[type[TaskError]]:
