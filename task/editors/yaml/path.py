@@ -113,7 +113,7 @@ def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def item(document: Document, node: Node | None, indices: Sequence[int]) -> Node | None:
-    """Return the item at these indices of lists in lists, or the node itself; None if there is none."""
+    """Return the item at these indices, one for each level of lists, or None. Without indices, return the node."""
     for index in indices:
         inner = resolved(document, node) if node is not None else None
         if inner is None or inner.kind != "sequence" or index >= len(inner.children):
@@ -224,7 +224,7 @@ def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()
                 break
             steps = _segments(below)
             found = _find(at, steps, merges=True)
-            # a mapping may have a key of its own in place of a merged one
+            # a mapping may have its own key, which hides the merged one
             if not found if missing else any(resolved(document, one) is node for one in found):
                 yield steps
         elif key is not None:
@@ -248,10 +248,10 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
 
 
 def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
-    """Return where to write: the nodes at the path, else the mapping that lacks the rest of it.
+    """Return where to write: the nodes at the path, or the last mapping on it, to which the rest has to be added.
 
-    Raises the errors of `find`. Also raises TargetError if a parent on the path is not a mapping, a list or an index is
-    missing, or the path leads through a merge key and a new key would hide other merged content.
+    Raises the errors of `find`. Raises TargetError, too, if the path runs through something that is not a mapping, if a
+    list or an index is missing, or if a new key would hide what a merge key brings.
     """
     if nodes := find(tree, document, path, merges=False):
         return Lookup(nodes)
