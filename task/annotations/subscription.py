@@ -6,7 +6,6 @@ continues with another meaning: for example, it uses semver for an unknown strat
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -167,10 +166,7 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
         )
         for entry in entries
     )
-    called = Counter(entry.alias for entry in entries if entry.alias)
-    readings = tuple(
-        replace(one, broken=one.broken or one.entry.text in halves or called[one.entry.alias] > 1) for one in readings
-    )
+    readings = tuple(replace(one, broken=one.broken or one.entry.text in halves) for one in readings)
     managed = tuple(dict.fromkeys(name for reading in readings for name in reading.managed))
     claims = tuple(
         Claim(reading.entry.alias, reading.entry.image.identity, one.tag, one.kustomize_name, one.manifests_name)
@@ -200,19 +196,7 @@ def _image_list(annotations: tuple[tuple[str, str], ...], defaults: Defaults) ->
         for entry in entries
         if entry.text in halves
     )
-    namesakes = (
-        Flaw(
-            entry.text,
-            entry,
-            "image-list",
-            text,
-            f"{called[entry.alias]} images are called {entry.alias}",
-            "give each its own alias in image-list: annotations, holds and what was written go by it",
-        )
-        for entry in entries
-        if called[entry.alias] > 1
-    )
-    flaws = (*unreadable, *halved, *namesakes, *misspelt, *(flaw for reading in readings for flaw in reading.flaws))
+    flaws = (*unreadable, *halved, *misspelt, *(flaw for reading in readings for flaw in reading.flaws))
     strategies = {reading.entry.text: reading.strategy for reading in readings}
     return _ImageList(entries, unstopped, managed, claims, flaws, strategies)
 
