@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from task.model import Status
 from task.output.report_json import problem_as_json
 from task.output.report_page import render
@@ -18,7 +20,7 @@ def page(status: Status) -> str:
     return render(
         "status.html.j2",
         status=status,
-        title=summary(status),
+        title=summary(replace(status, at="")),
         images=ordered(status),
         problems=list(map(problem_as_json, status.problems)),
         facts=facts,

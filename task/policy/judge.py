@@ -32,7 +32,9 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
         return refusal
     # AIU with `tagsortmode` writes the plain tag here, which changes nothing in the cluster.
     if "digest" in rules_of(policy).needs and not image.digest:
-        return Verdict("error", "registry", f"the {policy.strategy} strategy needs the digest and the event has none")
+        return Verdict(
+            "error", "registry", f"the {policy.strategy} strategy needs the digest, and the build gives none"
+        )
     if same(image, current):
         return Verdict("unchanged", "same", "Git has it already")
     # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
@@ -44,7 +46,7 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
                 "refuse", "not-newer", why if tag == current.tag else f"{why}, in another entry of the image"
             )
     if policy.pin_digest and not image.digest:
-        return Verdict("error", "registry", "pin-digest needs the digest and the event has none")
+        return Verdict("error", "registry", "pin-digest needs the digest, and the build gives none")
     rules = f"{policy.strategy} {' and '.join(policy.constraints)}".rstrip()
     return Verdict("update", "admitted", f"{rules} admits it")
 
