@@ -131,9 +131,10 @@ def alike(text: str, folder: Path) -> str:
     text = re.sub(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{40}\b|\b[0-9a-f]{12}\b", numbered, text)
     text = re.sub(r"(image-update(?:-memory)?/(?:[\w-]+-)?)[0-9a-f]{8}\b", r"\g<1>0a1b2c3d", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "2026-11-21T06:00:00Z", text)
-    text = re.sub(r"\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d", "21 Nov 2026, 06:00", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "2026-11-21 06:00 UTC", text)
     text = re.sub(r"127\.0\.0\.1:\d+", "git.example.com", text)
     text = re.sub(r"\b\d+\.\d+ s\b|after \d+ s\b|\b\d+ seconds\b", "1 s", text)
+    text = re.sub(r"(read, 1 s): .* 1 s", r"\1", text)
     return re.sub(r"(image-update-(?:builds|declined)[^:]*: )[A-Za-z0-9+/=]{20,}", r"\1…", text)
 
 
