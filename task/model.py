@@ -452,11 +452,12 @@ class Hold:
 
 @dataclass(frozen=True)
 class Meant:
-    """What the last rollback asked for, and the version that this was at that time."""
+    """The last rollback: what it asked for, the version that this was at that time, and the one that was left."""
 
-    to: str  # "previous", "3-back"
+    to: str  # "previous", "3-back"; "" for a tag
     tag: str = ""
     digest: str = ""
+    was: str = ""  # on a head branch, this says that a person's rollback waits there
 
 
 @dataclass(frozen=True)
