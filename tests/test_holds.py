@@ -158,11 +158,8 @@ def test_a_commit_is_called_after_what_it_updates_and_names_what_it_defers(
     assert image_update("run", "--image", f"{WEB}:1.1.0", *apps).code == 0
     text, _, trailers = git(repo, "log", "-1", "--format=%B", "main").rpartition("\n\n")
     assert text.startswith(beginning)
-    assert re.search(
-        r"^Held back:\nc \(web\): held since .*INC-42.*; 1\.1\.0 waits: image-update release argocd/c ends the hold and writes it$",
-        text,
-        re.MULTILINE,
-    )
+    kept = r"^Held back:\nc \(web\): held since .*INC-42.*; 1\.1\.0 waits: image-update release argocd/c ends the hold"
+    assert re.search(kept, text, re.MULTILINE)
     assert trailers.splitlines() == [f"Image: {WEB}:1.1.0", "Application: argocd/a", "Application: argocd/b"]
 
 
