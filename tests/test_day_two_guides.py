@@ -124,7 +124,7 @@ def test_the_pipelines_propose_it(
 @pytest.mark.parametrize(
     ("page", "path", "line"),
     [
-        ("app-of-apps", "apps/web.yaml", "image: {repository: ghcr.io/acme/web, tag: 1.4.2}"),
+        ("app-of-apps", "apps/blog.yaml", "image: {repository: ghcr.io/acme/blog, tag: 1.4.2}"),
         ("application-sets", "sets/stores.yaml", '- {name: store-berlin, number: "0", tag: 1.4.2, track: "^1"}'),
     ],
 )
@@ -133,7 +133,14 @@ def test_the_version_may_be_in_the_manifest_itself(tmp_path: Path, page: str, pa
     before = next(one for one in shown if "valuesObject" in one)
     repo = bare_repo(tmp_path, {path: before})
     source, platform = f"{repo}//{path}?ref=main", "https://git.example.com/platform.git"
-    call = ["--image", f"{WEB}:1.5.0", "--applications", source, "--allow-protocol", "file"]
+    call = [
+        "--image",
+        f"ghcr.io/acme/{'blog' if 'blog' in path else 'web'}:1.5.0",
+        "--applications",
+        source,
+        "--allow-protocol",
+        "file",
+    ]
     ended = image_update("run", *call, "--rewrite-url", f"{platform}={repo}")
     assert ended.code == 0, ended.stderr
     assert show(repo, "main", path) == before.replace(line, line.replace("1.4.2", "1.5.0"))

@@ -162,3 +162,18 @@ def test_every_file_that_contributing_names_is_there() -> None:
     named = re.findall(r"`((?:bench|docs|scripts|task|tests)/[\w./-]+)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 50
     assert [one for one in named if not (ROOT / one).exists()] == []
+
+
+SENTENCE = "ommits a newly built image to Git for every Argo CD Application that tracks it"
+DESCRIBED = (
+    "task/__init__.py", "task/cli/app.py", "pyproject.toml", "mkdocs.yml", "Dockerfile", "action.yml", "README.md",
+    "docs/index.md", "tekton/task/image-update/image-update.yaml", "tekton/stepaction/image-update/image-update.yaml",
+    "argo-workflows/image-update/manifests.yaml", "argo-workflows/image-update/artifacthub-pkg.yml",
+    "argo-workflows/image-update-cluster/manifests.yaml", "argo-workflows/image-update-cluster/artifacthub-pkg.yml",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", DESCRIBED)
+def test_one_sentence_says_what_it_is(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert SENTENCE in " ".join(text.split())

@@ -301,7 +301,7 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
             found = None
         found = found or steps.find(proposal.base, proposal.head)
     raise UnreachableError(
-        f"others keep changing the request for {proposal.head}, or the forge does not show it",
+        f"others keep changing the request for {proposal.head}, or the Git host does not show it",
         hint="run it again: the branch stays",
     )
 
