@@ -200,11 +200,10 @@ def request_opened(stage: Stage) -> None:
 
 def request_with_waiting_builds(stage: Stage) -> None:
     stage.forge()
-    commit(stage.repo, {".image-update/config": "version: 1\npullRequests: {group: repository}\n"})
-    stage.apps[1] = application("shop", stage.url, image_list="web=ghcr.io/acme/shop")
-    commit(stage.repo, {target("shop"): KUSTOMIZATION.replace(WEB, "ghcr.io/acme/shop")})
+    commit(stage.repo, {".image-update/config": "version: 1\npullRequests: {group: application}\n"})
+    stage.apps = [application("web", stage.url, image_list=f"web={WEB},api=ghcr.io/acme/api")]
     stage.run("1.1.0", "--pull-request")
-    stage.show("run", "--pull-request", "--image", "ghcr.io/acme/shop:2.0.0")
+    stage.show("run", "--pull-request", "--image", "ghcr.io/acme/api:2.0.0")
     stage.status()
 
 
@@ -286,7 +285,7 @@ SITUATIONS: dict[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "rolled-back": (rolled_back, ("web",)),
     "superseded": (superseded, ("web",)),
     "request-opened": (request_opened, ("web",)),
-    "request-with-waiting-builds": (request_with_waiting_builds, ("web", "shop")),
+    "request-with-waiting-builds": (request_with_waiting_builds, ("web",)),
     "mixed-update-and-failure": (mixed_update_and_failure, ("web", "shop", "api")),
     "git-login-refused": (git_login_refused, ("web",)),
     "unknown-host": (unknown_host, ("web",)),

@@ -28,21 +28,32 @@ class Row(NamedTuple):
     new: str  # "" where nothing changes
     why: str = ""
     fix: str = ""
+    source: str = ""  # Markdown: where it was built
+    file: str = ""  # that is written
+
+
+ALWAYS = ("Application", "Image", "Version")  # columns; any other is there only if a line has something for it
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
-    """Return a table of builds with as many lines as fit into `room` characters, and how many more there are.
-
-    The columns for decisions and reasons are there only if a line has one.
-    """
-    decided, reasoned = any(row.decision for row in rows), any(row.why for row in rows)
-    head = ["Decision"] * decided + ["Application", "Image", "Version"] + ["Why"] * reasoned
+    """Return a table of builds with as many lines as fit into `room` characters, and how many more there are."""
+    cells = [
+        {
+            "Decision": row.decision,
+            "Application": code(row.application),
+            "Image": code(row.image),
+            "Version": " → ".join(code(text) for text in (row.old, row.new) if text),
+            "Why": f"{code(row.why)} fix: {code(row.fix)}" if row.fix else code(row.why),
+            "Built from": row.source,
+            "File": code(row.file),
+        }
+        for row in rows
+    ]
+    head = [name for name in cells[0] if name in ALWAYS or any(one[name] for one in cells)]
     lines = [_line(head), _line(["---"] * len(head))]
     left = room - sum(map(len, lines)) - 60
-    for row in rows:
-        version = " → ".join(code(text) for text in (row.old, row.new) if text)
-        cells = [row.decision] * decided + [code(row.application), code(row.image), version] + [_why(row)] * reasoned
-        line = _line(cells)
+    for one in cells:
+        line = _line([one[name] for name in head])
         left -= len(line) + 1
         if left < 0:
             break
@@ -82,10 +93,6 @@ def link(url: str, name: str = "") -> str:
     parts = safe.partition("://")[2].rstrip("/").split("/")[-2:]
     short = "/".join(part[:12] if len(part) in (40, 64) else part for part in parts)
     return f"[{code(name or short)}]({safe})"
-
-
-def _why(row: Row) -> str:
-    return f"{code(row.why)} fix: {code(row.fix)}" if row.fix else code(row.why)
 
 
 def _line(cells: Sequence[str]) -> str:
