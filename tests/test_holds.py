@@ -71,7 +71,7 @@ def test_a_hold_says_who_why_and_until_when(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     found = scene.do("hold", "a", "--reason", "incident 42\n: x", "--by", "jane", "--until", "2099-01-01")
     assert (found["verdict"], found["rule"]) == ("defer", "held")
-    for word in ("incident 42 : x", "jane", "2099-01-01 00:00 UTC"):
+    for word in ("incident 42 : x", "jane", "2099-01-01"):
         assert word in found["because"]
         assert word in show(scene.repo, "main", STATE)
     tip = scene.tip
