@@ -134,6 +134,7 @@ def test_each_command_by_hand(docker: str, tmp_path: Path) -> None:
     (read,) = (line for line in text.splitlines() if "applications: " in line)
     text = text.replace(used, "        uses: ./action").replace(read, "          applications: applications.json")
     workflow = yaml.safe_load(text)
+    workflow["on"] = workflow.pop(True)  # YAML 1.1 takes the word for a truth value
     rewrite = PLACE + "=${{ github.workspace }}/"
     workflow["env"] = {  # for the whole pipeline
         "IMAGE_UPDATE_ALLOW_PROTOCOL": "file", "IMAGE_UPDATE_REWRITE_URL": rewrite,
