@@ -31,10 +31,10 @@ FORGES: Mapping[str, ForgeKind] = {
 
 def forge_of(reach: Reach) -> ForgeApi:
     """Return the forge of a place, without a request."""
-    return _Checked(FORGES[reach.place.forge].client(reach), reach.place)
+    return Checked(FORGES[reach.place.forge].client(reach), reach.place)
 
 
-class _Checked:
+class Checked:
     """A forge whose answers can be read, or are named errors. URLs and commits go into results, logs and pages."""
 
     def __init__(self, forge: ForgeApi, place: ForgeAddress) -> None:
