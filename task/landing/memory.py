@@ -6,7 +6,7 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from task.deciding.decide import file_of, own_states, state_path, states_of
@@ -71,8 +71,32 @@ def _with(known: State, snapshot: Snapshot, move: Move, new: Remember, file: str
     hold = None if new.lifted else new.hold or wanted.hold
     whole = apart(Memory(hold=base.hold), Memory(released=known.released), Memory(hold=hold), now)
     memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())
-    one = apart(base.images.get(key, Memory()), known.images.get(key, Memory()), memory, now)
+    before = known.images.get(key, Memory())
+    one = apart(base.images.get(key, Memory()), before, memory, now)
+    # The memory names the rollback that its hold is for, until a person holds the image for another reason.
+    held, back = one.hold or whole.hold, memory.rollback
+    if not move.rolled_back or move.kept:
+        back = before.rollback if held == (before.hold or known.hold) else None
+    one = replace(one, rollback=back if held else None)
     return State(whole.hold, {**known.images, key: one}, whole.released)
+
+
+def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> Files:
+    """Return the memory without the holds of rollbacks that a person has declined: the images of each state file."""
+    files = dict(memory)
+    for path, keys in closed.items():
+        states = {}
+        for file, state in own_states(memory, path).items():
+            images = dict(state.images)
+            for key in keys:
+                images[key] = replace(images.get(key, Memory()), hold=None, rollback=None)
+            whole = any(key in keys and one.rollback and not one.hold for key, one in state.images.items())
+            states[file] = replace(state, hold=None if whole else state.hold, images=images)
+        if text := write_state(memory[path].text, _without_empty(states)):
+            files[path] = File(text)
+        else:
+            del files[path]
+    return files
 
 
 def _without_empty(states: dict[str, State]) -> dict[str, State]:

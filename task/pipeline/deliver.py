@@ -56,7 +56,8 @@ class Plan:
     settled: list[Decision]
     obsolete: list[Obsolete]
     waits: Waits
-    memory: Files  # of the memory branch afterwards
+    known: Files  # of the memory branch
+    memory: Files  # of it afterwards
     author: Person
 
 
@@ -129,6 +130,11 @@ def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Conten
     moves = decide(snapshot, batch.asks, job.terms, facts)
     moves = name_heads(moves, by_hand=job.intent is not None)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
+    remembered, ended = heads.declined_rollbacks(list(zip(batch.asks, moves, strict=True)))
+    if ended:  # as if nobody had held them
+        heads = replace(heads, base=replace(heads.base, memory=remembered))
+        facts = gather(heads.base, batch.asks)
+        moves = name_heads(decide(heads.base, batch.asks, job.terms, facts), by_hand=job.intent is not None)
     snapshot = heads.base
     moves, waits = heads.decide_again(list(zip(batch.asks, moves, strict=True)), facts, gather, job.terms, world)
     with contention.clock_paused():
@@ -138,12 +144,14 @@ def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Conten
     moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
     commits, settled, obsolete = prepare_commits(snapshot, moves, job.terms, governed.wording, heads, waits)
     author = agreed_wording(governed.wording, [move.subscription for move in moves]).author
-    return Plan(heads, commits, settled, obsolete, waits, memory_after(snapshot, moves, job.terms.now), author)
+    waits = replace(waits, problems=(*ended, *waits.problems))
+    known, memory = governed.snapshot.memory, memory_after(snapshot, moves, job.terms.now)
+    return Plan(heads, commits, settled, obsolete, waits, known, memory, author)
 
 
 def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Attempt:
     """Land a plan: first what is to be remembered, then the commits. Then go the requests that nothing waits on."""
-    heads, base = plan.heads, plan.heads.base
+    heads, base = plan.heads, replace(plan.heads.base, memory=plan.known)
     first = until_landed(base.memory, plan.memory)
     try:
         remembered = _remember(batch, base, first, base.memory_tip, plan, job)
