@@ -75,18 +75,19 @@ class Branch:
         under = self.heads[head].files if head in self.heads else self.files
         self._move(head, {**under, **files}, None)
 
-    def merge(self, head: str, *, keep: bool = False) -> None:
-        """Merge a head branch as Git does: what it changed against where it began. The base wins conflicts."""
+    def merge(self, head: str, *, keep: bool = False) -> bool:
+        """Merge a head branch as Git does: what it changed against where it began. False if there are conflicts."""
         one = self.heads[head]
         before = one.before if one.before is not None else self.commits[0]
         paths = {path for path in (*before, *one.files) if before.get(path) != one.files.get(path)}
-        merged = {
-            path: merged_text(before.get(path), one.files.get(path), self.files.get(path))[0]
-            for path in (*self.files, *paths)
-        }
-        self.commits.append({path: text for path, text in merged.items() if text is not None})
+        merged = {path: merged_text(before.get(path), one.files.get(path), self.files.get(path)) for path in paths}
+        if not all(whole for _text, whole in merged.values()):
+            return False
+        files = {**self.files, **{path: text for path, (text, _whole) in merged.items()}}
+        self.commits.append({path: text for path, text in files.items() if text is not None})
         if not keep:
             del self.heads[head]
+        return True
 
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"

@@ -15,7 +15,7 @@ from task.deciding.weigh import key_of
 from task.editors.state_file import write_state
 from task.errors import TaskError
 from task.model import File, Files, Memory, Snapshot, State
-from task.policy.remember import apart
+from task.policy.remember import apart, merged
 
 
 def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
@@ -67,7 +67,7 @@ def _with(known: State, snapshot: Snapshot, move: Move, new: Remember, file: str
     base = own_states(snapshot.files, state_path(sub)).get(file, State())
     if not _aside(move):  # the base itself remembers it from now on
         base = State(new.hold or base.hold, {**base.images, key: new.memory or Memory()})
-    wanted = states_of(snapshot, sub).get(file, State())
+    wanted = merged(own_states(snapshot.files, state_path(sub)).get(file, State()), known)  # with the moves before
     hold = None if new.lifted else new.hold or wanted.hold
     whole = apart(Memory(hold=base.hold), Memory(released=known.released), Memory(hold=hold), now)
     memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())

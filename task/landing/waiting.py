@@ -15,7 +15,7 @@ from typing import Literal
 from task.annotations.writable import refuse_files
 from task.deciding.ask import Ask
 from task.deciding.decide import file_of, is_state_path, own_states, reading, situation_of, state_path
-from task.deciding.job import Terms
+from task.deciding.job import Promoted, Terms
 from task.deciding.move import Move, Remember
 from task.deciding.questions import Offer
 from task.deciding.target import resolve, target_of, target_places
@@ -46,6 +46,7 @@ Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and afte
 GONE = File("", "")
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 NOTHING = State()
+LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
 MOST_LINES = 4000  # that differ: more are not compared, because that may take minutes
 
 
@@ -57,6 +58,7 @@ class Waiting:
     image: Image
     build: Build = Build()
     rollback: Memory | None = None  # what the head branch remembers, if a person's rollback waits
+    as_then: bool = False  # whether the base has what it had when this was proposed
 
     @property
     def subscription(self) -> Subscription:
@@ -99,6 +101,7 @@ def waiting_on(
             on_head = False
             # what waits was proposed before a freeze, and was asked about at the registry then
             situation = situation_of(base, replace(sub, freeze=None), terms)
+            own = _remembered(base, sub)
         except TaskError as error:
             if any(_writes(sub, path) for path in head.changed):
                 unread.append(Unread(sub, error, on_head, written))
@@ -107,7 +110,11 @@ def waiting_on(
         back = now.rollback is not None and alike(now.rollback, new) and now.rollback.was == version_of(old)
         of_this = now.written is not None and version_of(now.written) == version_of(new)
         build = now.written.build if now.written and of_this and not back else Build()
-        found.append(Waiting(situation, image, build, now if back else None))
+        then, there = (
+            (version_of(text), memory.written, memory.replaced)
+            for text, memory in ((old, was), (situation.in_git, own))
+        )
+        found.append(Waiting(situation, image, build, now if back else None, then == there))
     return found, unread
 
 
@@ -380,9 +387,8 @@ def _after(situation: Situation, ask: Ask, move: Move) -> Situation:
     remember = move.remember
     if remember is None:
         return situation
-    memory = remember.memory or situation.memory
-    if _verb(ask) == "release":
-        memory = released(situation.memory)
+    writes = _verb(ask) == "release" and move.updates
+    memory = released(situation.memory) if writes else remember.memory or situation.memory
     hold = None if remember.lifted else remember.hold or situation.state.hold
     return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
 
@@ -411,6 +417,10 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
         because = f"rolled back from {one.was}{f'; {hold_text(hold)}' if hold else ''}"
         return _rollback(one, one.rollback, because), "waits", because
     move = weigh(situation, Offer(one.image, one.build))
+    if one.as_then and move.decision.rule in ("not-newer", "superseded"):  # a person has allowed an older version
+        allowed = replace(situation, terms=replace(situation.terms, allow_downgrade=True))
+        offer = Offer(one.image, one.build, promoted=Promoted("", since=lambda: LONG_AGO))
+        move = again if (again := weigh(allowed, offer)).decision.verdict in ("update", "defer") else move
     verdict = move.decision.judged
     if verdict.verdict == "defer":
         return move, "deferred", hold_text(hold) if hold else verdict.because
