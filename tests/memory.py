@@ -154,7 +154,7 @@ class Branch:
         return Landing(self._move(head, {path: file.text for path, file in change.files.items()}, None), "t" * 40)
 
     def drop(self, head: str, was: str) -> None:
-        if self.heads[head].id != was:
+        if head not in self.heads or self.heads[head].id != was:
             raise Outpaced(head)
         del self.heads[head]
 

@@ -14,6 +14,7 @@ from task.deciding.ask import Ask, failed_asks
 from task.deciding.decide import places
 from task.deciding.job import Job
 from task.deciding.questions import question_about
+from task.deciding.shared_holds import holds_of_others
 from task.errors import TargetError, TaskError
 from task.landing.contention import Contention
 from task.landing.gathering import gatherer
@@ -119,8 +120,12 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
     batch, snapshot = replace(batch, asks=governed.asks), governed.snapshot
+    elsewhere = holds_of_others(snapshot, (ask.subscription for ask in batch.asks), job.terms)
     for ask in batch.asks:
         row, wrong = image_status(snapshot, ask.subscription, job.terms)
+        if not row.hold or row.scope == "freeze":
+            other = elsewhere.get(ask.subscription.identity)
+            row = replace(row, hold=other, scope="application") if other else row
         rows.append(row)
         problems += wrong
 

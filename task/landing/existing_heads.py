@@ -96,7 +96,7 @@ class ExistingHeads:
             rest[name] = rest_of(head, waiting, unread, subs)
             pairs = pairs_of(waiting, there)
             ancestry = {**facts.ancestry, **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)}}
-            again = decide_again(self.base, name, waiting, unread, there, terms, ancestry)
+            again = decide_again(self.base, name, waiting, unread, there, terms, replace(facts, ancestry=ancestry))
             found |= {ask.key: move for (ask, _), move in zip(there, again.moves, strict=True)}
             kept += again.kept
             waited += again.waited

@@ -39,8 +39,8 @@ from task.model import (
     Waited,
     Written,
 )
-from task.policy.order import Ancestry, alike, commits, version_of, why_older
-from task.policy.remember import hold_text, holding, released, rolled_back
+from task.policy.order import alike, commits, version_of, why_older
+from task.policy.remember import hold_text, released, rolled_back
 
 Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and after a change on a head branch
 GONE = File("", "")
@@ -277,7 +277,7 @@ def decide_again(
     unread: Sequence[Unread],
     decided: Sequence[Decided],
     terms: Terms,
-    ancestry: Ancestry,
+    facts: Facts,
 ) -> DecidedAgain:
     """Decide what waits on a head branch of ours together with the asks that go there."""
     moves = {ask.key: move for ask, move in decided}
@@ -288,7 +288,7 @@ def decide_again(
     fate: Fate
     for found in waiting:
         key = found.subscription.identity
-        one = replace(found, situation=replace(found.situation, facts=Facts(ancestry)))
+        one = replace(found, situation=replace(found.situation, facts=facts))
         if key in asks:
             moves[key], own, fate, because = _with_ask(base, one, asks[key], moves[key], terms)
         else:
@@ -302,7 +302,7 @@ def decide_again(
         key, policy = lost.subscription.identity, lost.subscription.policy
         if lost.written and key in moves and moves[key].updates and not asks[key].intent:
             new, build = moves[key].decision.candidate, moves[key].build
-            if older := why_older(Written(new.tag, new.digest, build), lost.written, policy, ancestry):
+            if older := why_older(Written(new.tag, new.digest, build), lost.written, policy, facts.ancestry):
                 why = f"{version_of(lost.written)} waits on the head branch already: {older}"
                 moves[key] = moves[key].without_effect(Verdict("refuse", "superseded", why))
     rewritten = any(one.updates for one in moves.values()) or any(one.outcome != "waits" for one in waited)
@@ -408,7 +408,7 @@ def _told(sub: Subscription, head: str, outcome: Fate, because: str, tag: str, d
 def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it, and why."""
     situation = one.situation
-    there, hold = version_of(situation.in_git), holding(situation.state, situation.memory, situation.terms.now)
+    there, hold = version_of(situation.in_git), situation.hold
     if there == one.image.version and situation.in_git.sound:
         return None, "merged", f"{base.branch} says {there} by now"
     if one.rollback:

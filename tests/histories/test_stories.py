@@ -142,6 +142,41 @@ def test_a_freeze_leaves_what_waits_and_defers_new_builds() -> None:
     assert scene.waiting == {"web": "1.1.0", "cron": "1.2.0"}
 
 
+def shared(scene: Scene, name: str = "web") -> Story:
+    """Return the story of another team's Application that writes the same files."""
+    other = application("b", URL, image_list=f"{name}=ghcr.io/acme/{name}", update_strategy="semver")
+    other["spec"]["source"]["path"] = "apps/a"
+    story = Story(other, scene.branch)
+    story.others, scene.direct.others = [scene.direct.app], [other]
+    scene.story = scene.direct
+    return story
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_hold_covers_what_another_application_writes_there(scan: bool) -> None:
+    scene = Scene()
+    other = shared(scene)
+    scene.direct.others = []
+    scene.by_hand("hold", "web")  # nobody names the other Application
+    scene.direct.others = [other.app]
+    report = scene.scan("1.1.0") if scan else scene.event("web:1.1.0", "cron:1.1.0")
+    held = {(one.subscription.application.name, one.subscription.entry.alias): one for one in report.decisions}
+    verdict = [held[one].verdict for one in (("a", "web"), ("b", "web"), ("a", "cron"))]
+    assert verdict == ["defer", "defer", "update"]
+    assert "(a hold of argocd/a)" in held["b", "web"].because
+    assert scene.base["web"] == FIRST
+    scene.direct.others = []
+    scene.by_hand("release", "web")
+    assert scene.base["web"] == "1.1.0"
+
+
+def test_a_hold_of_another_key_covers_nothing() -> None:
+    scene = Scene()
+    shared(scene, "cron")
+    scene.by_hand("hold", "web")
+    assert verdicts(scene.event("cron:1.1.0")) == ["update", "update"]
+
+
 def test_what_the_base_has_by_now_is_dropped() -> None:
     scene = Scene()
     scene.event("web:1.1.0", "cron:1.1.0")
