@@ -465,15 +465,14 @@ class Memory:
     """The memory of one image-list entry."""
 
     written: Written | None = None  # the newest build that was ever written
-    replaced: tuple[
-        str, ...
-    ] = ()  # versions (`tag`, `tag@digest`, digest) that a repeated event must not bring back; newest first
+    # Versions (`tag`, `tag@digest`, digest) that a repeated run must not bring back; newest first.
+    replaced: tuple[str, ...] = ()
     hold: Hold | None = None
     deferred: Written | None = None  # the newest event while held
     rollback: Meant | None = None
-    released: str = (
-        ""  # on the memory branch: when the base's hold, and what it deferred, ended before the base says so
-    )
+    # On the memory branch: since when the base's hold, and the build behind it, no longer count. The base may still
+    # have both.
+    released: str = ""
 
 
 @dataclass(frozen=True)

@@ -419,8 +419,20 @@ class DeploymentOptions:
 
 
 @dataclass(frozen=True)
-class ResultOptions:
-    """Where results go."""
+class HandedOptions:
+    """Where a host reads the results."""
+
+    results_dir: Annotated[
+        str, Option(RESULTS, "Write each result to a file of its own, as Tekton and Argo expect it.", "DIR")
+    ] = ""
+    dotenv: Annotated[str, Option(RESULTS, "Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")] = (
+        ""
+    )
+
+
+@dataclass(frozen=True)
+class ResultOptions(HandedOptions):
+    """What is printed and written."""
 
     output: Annotated[
         str,
@@ -434,12 +446,6 @@ class ResultOptions:
         ),
     ] = "text"
     report: Annotated[str, Option(RESULTS, "Write the JSON report to this file as well.", "FILE", common=True)] = ""
-    results_dir: Annotated[
-        str, Option(RESULTS, "Write each result to a file of its own, as Tekton and Argo expect it.", "DIR")
-    ] = ""
-    dotenv: Annotated[str, Option(RESULTS, "Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")] = (
-        ""
-    )
 
 
 @dataclass(frozen=True)
@@ -690,7 +696,7 @@ class AgeOptions:
 
     minimum_age: Annotated[
         str,
-        Option(RULES, "Take only a version that is at least so old, such as 3d or 12h.", "DURATION", common=True),
+        Option(RULES, "Take only versions of at least this age, such as 3d or 12h.", "DURATION", common=True),
     ] = ""
 
 
@@ -1005,7 +1011,7 @@ class LintOptions:
         bool,
         Option(
             FIND,
-            "Also compare what Argo CD Image Updater does with each Application with what Image Update will do.",
+            "Also compare both: what Argo CD Image Updater does with each Application, and what Image Update will do.",
             common=True,
         ),
     ] = False
@@ -1065,6 +1071,7 @@ class Settings:
     comment: CommentOptions = CommentOptions()
     deployments: DeploymentOptions = DeploymentOptions()
     results: ResultOptions = ResultOptions()
+    handed: HandedOptions = HandedOptions()
     send: SendOptions = SendOptions()
     log: LogOptions = LogOptions()
     git: GitOptions = GitOptions()

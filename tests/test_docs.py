@@ -157,3 +157,18 @@ def test_every_layer_of_the_house_is_in_the_picture() -> None:
     )
     picture = (ROOT / "CONTRIBUTING.md").read_text().partition("## The house")[2].partition("\n## ")[0]
     assert [name for name in re.findall(r"\w+", layers) if not re.search(rf"\b{name}\b", picture)] == []
+
+
+SENTENCE = "ommits a newly built image to Git for every Argo CD Application that tracks it"
+DESCRIBED = (
+    "task/__init__.py", "task/cli/app.py", "pyproject.toml", "mkdocs.yml", "Dockerfile", "action.yml", "README.md",
+    "docs/index.md", "tekton/task/image-update/image-update.yaml", "tekton/stepaction/image-update/image-update.yaml",
+    "argo-workflows/image-update/manifests.yaml", "argo-workflows/image-update/artifacthub-pkg.yml",
+    "argo-workflows/image-update-cluster/manifests.yaml", "argo-workflows/image-update-cluster/artifacthub-pkg.yml",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", DESCRIBED)
+def test_one_sentence_says_what_it_is(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert SENTENCE in " ".join(text.split())

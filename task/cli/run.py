@@ -33,5 +33,5 @@ from task.settings import (
     SendOptions,
 )
 def run(settings: Settings, call: Call) -> int:
-    """Write a newly built image to Git for every Application that tracks it."""
+    """Commit a newly built image to Git for every Argo CD Application that tracks it."""
     return update(replace(settings, command="plan") if settings.send.dry_run else settings, call.environ, call.log)

@@ -81,7 +81,8 @@ def _by_key(move: Move) -> bool:
 
 
 def _nobody(questions: Collection[Question]) -> Mapping[Question, TaskError]:
-    error = RegistryError("imagesVerification wants a signature, which cannot be verified here")
+    hint = "read the ImageUpdater from the cluster that has its key: --applications cluster"
+    error = RegistryError("imagesVerification wants a signature, which cannot be verified here", hint=hint)
     return dict.fromkeys(questions, error)
 
 

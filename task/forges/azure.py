@@ -172,7 +172,8 @@ class Azure:
         ]  # fmt: skip
         ids = {identity for one in exact or found if (identity := dig(one, "id"))}
         if len(ids) != 1:
-            raise ForgeError(f"{self._host} knows nobody, or several, of that name: give an e-mail address or an id")
+            hint = "name the person by e-mail address or id"
+            raise ForgeError(f"{self._host} knows nobody, or several, of that name", hint=hint)
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:

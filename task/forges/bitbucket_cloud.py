@@ -172,7 +172,8 @@ class BitbucketCloud:
             items = list(self._pages(path, {"q": f"user.{field} = {_literal(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
                 return uuid
-        raise ForgeError(f"the workspace {self._workspace} has no member, or several, of that name")
+        hint = "name the person by nickname or account id"
+        raise ForgeError(f"the workspace {self._workspace} has no member, or several, of that name", hint=hint)
 
     def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
         """Yield all items, page by page, while the pages come from the same server."""

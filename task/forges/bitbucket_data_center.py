@@ -160,9 +160,8 @@ class BitbucketDataCenter:
         told = dig(self._client.json("GET", "/application-properties", "read Bitbucket's version"), "version")
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
-            raise ForgeError(
-                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
-            )
+            message = f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
+            raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
         what, path = "ask for auto-merge", f"{self._base}/pull-requests/{path_part(found.number)}"
         answer = self._client.ask("GET", f"{path}/auto-merge", what, fine=(_GONE,))
         if answer.status == 200 and _hash(answer) == found.head_commit:

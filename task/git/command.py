@@ -38,7 +38,7 @@ from task.git.failed import GitEnded, GitFailed
 from task.git.host_config import HostConfig
 from task.git.names import address_of, rewritten
 from task.git.owner import Local, is_safe, owned_by_another
-from task.git.ssh_sharing import SshSharing
+from task.git.ssh import SshSharing
 from task.processes.bounds import Bounds, Clock
 from task.processes.environment import is_secret, needs
 from task.processes.watch import CapturedOutput, Watch, finish, send
@@ -314,7 +314,7 @@ class Git:
         for line in words.splitlines():
             if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
                 self._warned.add(line)
-                # A server without partial clones is served in another way, so that is nobody's mistake.
+                # A server without partial clones is read in another way, so this is not a warning.
                 shown = line.removeprefix("warning: ") if NO_FILTER in line else line
                 self.log(f"git: {shown[:_LONGEST]}{f' ({clock.subject})' if clock else ''}")
         return Ran(output, words)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.known_keys import differ
 from task.annotations.writable import refuse_files
 from task.deciding.cautions import file_cautions
-from task.deciding.decide import file_of, own_states, state_path, states_of
-from task.deciding.hold_changes import hold_changes, new_holds
+from task.deciding.decide import file_of, is_state_path, own_states, state_path, states_of
 from task.deciding.job import AUTHOR, Terms, Wording
 from task.deciding.move import Move, Remember, failed
 from task.deciding.target import target_of
 from task.deciding.weigh import key_of
 from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
-from task.editors.state_file import write_state
+from task.editors.state_file import read_state, write_state
 from task.errors import NotPermittedError, TargetError, TaskError
 from task.landing.existing_heads import ExistingHeads, Waits
 from task.landing.waiting import with_rest
@@ -38,13 +37,13 @@ from task.model import (
     Wishes,
 )
 from task.policy.order import version_of
+from task.policy.remember import hold_text
 from task.repository_config.config import agreed
 from task.templates.change import Change
-from task.templates.commit_message import AppChanges, commit_message
-from task.templates.hold_message import hold_message, subject
+from task.templates.commit_message import AppChanges, commit_message, hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
-SHORT = 4  # in a word of so many letters, two different ones make another word
+SHORT = 4  # two words of up to this many letters that differ in two are different words
 NO_HEADS = ExistingHeads(Snapshot("", "", "", {}))
 NOTHING_WAITS = Waits()
 
@@ -87,7 +86,7 @@ def prepare_commits(
     heads: ExistingHeads = NO_HEADS,
     waits: Waits = NOTHING_WAITS,
 ) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
-    """Return a changeset for each branch that gets something new, decisions that need none, and heads that may go.
+    """Return changesets for the branches that get something new, decisions without one, and heads to delete.
 
     `heads` are the head branches that exist, and `waits` is what became of the builds there. A move whose edit changes
     nothing becomes `unchanged`, and one whose edit fails becomes `error`. If one edit is not permitted, its Application
@@ -359,3 +358,48 @@ def _sentences(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]])
     lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.because}" for one in done)
     missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
     return {**lines, **dict.fromkeys(missing)}
+
+
+NO_FILE = File("", "")
+
+
+def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[tuple[str, str], str, str]]:
+    """Return (Application, what is held, reason) for each hold that the base does not have."""
+    apps = {state_path(one.subscription): one.subscription.application for one in done}
+    found: list[tuple[tuple[str, str], str, str]] = []
+    for path, app in apps.items():
+        if path not in after:
+            continue
+        old, new = read_state(before.get(path, NO_FILE).text), read_state(after[path].text)
+        for file, state in sorted(new.items()):
+            known = old.get(file, State())
+            holds = [(app.name, state.hold, known.hold)]
+            holds += [
+                (key, one.hold, known.images.get(key, Memory()).hold) for key, one in sorted(state.images.items())
+            ]
+            found += [
+                ((app.namespace, app.name), what, hold_text(now)) for what, now, then in holds if now and now != then
+            ]
+    return found
+
+
+def hold_changes(before: Files, after: Files) -> Iterator[str]:
+    """Yield a line for each state file whose holds or deferred events change. Other changes are left out."""
+    for path in sorted(after):
+        if is_state_path(path):
+            found = _lasting(after[path].text)
+            if found != _lasting(before.get(path, NO_FILE).text):
+                yield f"{path}: {found}"
+
+
+def _lasting(text: str) -> str:
+    """Return what a state file says about holds and deferred events. Pull requests carry its hash: keep the form."""
+    found: list[tuple[object, ...]] = []
+    for file, state in sorted(read_state(text).items()):
+        images = {
+            key: (one.hold, one.deferred and (one.deferred.tag, one.deferred.digest))
+            for key, one in sorted(state.images.items())
+            if one.hold or one.deferred
+        }
+        found += [(file, state.hold, images)] if state.hold or images else []
+    return repr(found)

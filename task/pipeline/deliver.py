@@ -194,7 +194,7 @@ def _remember(batch: Batch, base: Snapshot, files: Files, tip: str, plan: Plan, 
     if files == base.memory:
         return None
     name = memory_branch(base.repo, base.branch)
-    message = f"Remember what is held and deferred beside {base.branch}\n"
+    message = f"Remember holds, and builds that wait, beside {base.branch}\n"
     change = Changeset(Destination(base.repo, base.branch, name), "", files, message, plan.author, tip)
     landing = Landing("", "") if job.dry else batch.repository.remember(change)
     changed = {

@@ -11,9 +11,9 @@ from typing import Any
 
 from task.errors import Malformed, RegistryDownError, UsageError
 from task.http import Http, Limits, NoAnswerError
-from task.once import once
 from task.registry.signature import Signed, as_bundle
 from task.text import one_line
+from task.threads import once
 
 LOG = "https://rekor.sigstore.dev"
 _PACKAGE = "signatures without keys need the package sigstore"

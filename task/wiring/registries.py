@@ -9,7 +9,7 @@ from threading import Lock
 
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.errors import Malformed, RegistryError, TaskError, UsageError
-from task.files import read_text
+from task.git.credentials import certificates
 from task.model import KeySecret, Question
 from task.output.log import Log
 from task.registry.api import LIMITS
@@ -47,7 +47,7 @@ def registry_of(
         secret,
     )
     conf = read_registries_conf(given.registries_conf) if given.registries_conf else ()
-    authorities = _text(settings.access.ca_file, "--ca-file") if settings.access.ca_file else ""
+    authorities = certificates(settings.access.ca_file)
     hurried = replace(LIMITS, connect=5.0, silence=15.0, tries=2)
     limits = (
         hurried
@@ -149,11 +149,3 @@ def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptio
         )
     named = given.registry_credentials_for
     return RegistryLoginOptions(replace(login, hosts=hosts_of(named)), named)
-
-
-def _text(path: str, option: str) -> str:
-    try:
-        return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"{option}: cannot read {path!r}: {why}", hint="name a readable file") from None

@@ -22,14 +22,13 @@ from task.forges.opened import RepositoryDeployments, RequestComments
 from task.git.ancestry import Lineage
 from task.landing.ports import Forge, LiveApplications, Repository, World
 from task.model import Answer, Application, Found, Image, Question, Subscription, Tracker
-from task.once import once
 from task.output.log import Log
 from task.registry.client import Registry
 from task.settings import RegistryOptions, Settings
+from task.threads import once
 from task.urls import normal_url, without_login
-from task.wiring.application_sources import names_server, sources
 from task.wiring.applications import applications
-from task.wiring.argo import Argo
+from task.wiring.argo import Argo, names_server, sources
 from task.wiring.forges import ForgeClients
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
