@@ -750,7 +750,7 @@ class PastBuild:
 class OpenRequest:
     """An open pull request, and the version of one image that it proposes."""
 
-    url: str
+    url: str  # "" for a head branch that is pushed without a request
     number: str
     head: str
     tag: str

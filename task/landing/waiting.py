@@ -202,7 +202,10 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> tuple
     edits = []
     for hunk in hunks:
         if (hunk.a, hunk.b) != (start, first):
-            block = next((one for one in blocks if one.a <= start and hunk.a <= one.a + one.size and one.size), None)
+            inside = int(start == hunk.a and 0 < start < len(old))  # what is only inserted needs its neighbours
+            block = next(
+                (one for one in blocks if one.a <= start - inside and hunk.a + inside <= one.a + one.size), None
+            )
             if block:
                 at = start - block.a + block.b
                 edits.append((at, at + hunk.a - start, new[first : hunk.b]))
@@ -221,12 +224,28 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
     least -= start
     end = next((count for count in range(least) if old[-1 - count] != new[-1 - count]), least)
     middle, other = old[start : len(old) - end], new[start : len(new) - end]
+    if len(middle) == len(other):  # values have changed: line by line, unless hardly any line is the same
+        starts = [at for at, pair in enumerate(zip(middle, other, strict=True)) if pair[0] == pair[1]]
+        if 2 * len(starts) >= len(middle) - 1:
+            inner = [Match(start + at, start + at, 1) for at in starts]
+            return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
     if max(len(middle), len(other)) > MOST_LINES:
         return None
     found = SequenceMatcher(None, middle, other).get_matching_blocks()
     inner = [Match(one.a + start, one.b + start, one.size) for one in found[:-1]]
-    last = Match(len(old) - end, len(new) - end, end)
-    return [Match(0, 0, start), *inner, last]
+    return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
+
+
+def _joined(blocks: Iterable[Match]) -> list[Match]:
+    """Return the blocks, with those that follow each other as one."""
+    found: list[Match] = []
+    for one in blocks:
+        last = found[-1] if found else None
+        if last and (last.a + last.size, last.b + last.size) == (one.a, one.b):
+            found[-1] = Match(last.a, last.b, last.size + one.size)
+        else:
+            found.append(one)
+    return found
 
 
 @dataclass(frozen=True)
@@ -427,9 +446,10 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     if verdict.verdict != "update":
         return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
     move = replace(move, decision=replace(move.decision, candidate=one.image))
-    if move.remember and move.remember.memory:  # a build that is deferred as well stays deferred
-        memory = replace(move.remember.memory, deferred=situation.memory.deferred)
-        move = replace(move, remember=replace(move.remember, memory=memory))
+    deferred = situation.memory.deferred  # as well: it stays, unless it is this very build
+    deferred = deferred if deferred and not alike(deferred, one.image) else None
+    memory = move.remember.memory if move.remember and move.remember.memory else situation.memory
+    move = replace(move, remember=replace(move.remember or Remember(), memory=replace(memory, deferred=deferred)))
     return move, "waits", verdict.because
 
 

@@ -98,6 +98,8 @@ class Image:
         elif self.held:
             self.waits = None
             self.defer(one.number)
+        elif self.deferred == one.number:
+            self.deferred = None
 
     def takes(self, number: int, *, downgrade: bool = False) -> bool:
         """Let a build take the place of what waits, unless that is newer."""
@@ -247,7 +249,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=NAME, number=NUMBERS, other=NAME, faster=NUMBERS, step=st.sampled_from(["land", "remember"]))
     def race(self, name: str, number: int, other: str, faster: int, step: str) -> None:
-        """Another run is faster, just before this one lands."""
+        """Another run is faster, just before this one lands. What it could not remember, its repetition does."""
         branch, land = self.scene.branch, getattr(self.scene.branch, step)
         raced = False
 
@@ -263,6 +265,7 @@ class Histories(RuleBasedStateMachine):
         setattr(branch, step, land)
         if raced:
             self._arrived({other: faster})
+        self._run(lambda: self._send({name: number}))
         self._arrived({name: number})
 
     @rule(name=NAME, number=NUMBERS, step=st.sampled_from(["land", "remember", "drop"]))
