@@ -247,6 +247,7 @@ class Head(Snapshot):
 
     before: Snapshot | None = None  # that parent; None if the tip is not a commit of ours, so the branch is not either
     changed: tuple[str, ...] = ()  # the paths that differ
+    by: str = ""  # the author of the tip
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """An Application with three images, whose changes wait on one head branch: runs on a repository in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from memory import NOW, SCOPE, URL, WORDING, Branch, Story
 from runs import application, target
@@ -36,9 +36,14 @@ class Scene:
     """The Application, its repository, and runs one after another."""
 
     def __init__(
-        self, strategy: str = "semver", branch: str = f"main:{HEAD}", first: str = FIRST, **annotations: str
+        self,
+        strategy: str = "semver",
+        branch: str = f"main:{HEAD}",
+        first: str = FIRST,
+        made: Callable[[Mapping[str, str]], Branch] = Branch,
+        **annotations: str,
     ) -> None:
-        self.branch = Branch({target("a"): kustomization(dict.fromkeys(NAMES, first))})
+        self.branch = made({target("a"): kustomization(dict.fromkeys(NAMES, first))})
         self.story, self.direct = (
             Story(
                 application(

@@ -4,11 +4,15 @@ The model knows versions as numbers. Tags order them (semver, alphabetical), or 
 (newest-build). Hypothesis prints the shortest failing history.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import pytest
+from git_branch import GitBranch
 from history_scenes import HEAD, NAMES, Scene, told
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -20,9 +24,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from memory import Branch
 
-from task.errors import Outpaced
-from task.model import Changeset, Landing, Report
+from task.model import Report
 
 NUMBERS = st.integers(1, 9)
 NAME = st.sampled_from(NAMES)
@@ -159,6 +163,10 @@ class Image:
         self.waits = None
 
 
+class KilledError(Exception):
+    """A run was killed."""
+
+
 class Histories(RuleBasedStateMachine):
     """Runs and people on one repository, with one head branch."""
 
@@ -168,9 +176,12 @@ class Histories(RuleBasedStateMachine):
     def begin(self) -> None:
         self.ordered = self.strategy != "newest-build"
         self.frozen = False
-        self.scene = Scene(self.strategy, first=self.tag(0))
+        self.scene = Scene(self.strategy, first=self.tag(0), made=self.repository)
         self.images = {name: Image(self.ordered) for name in NAMES}
         self.before: dict[str, str] = {}
+
+    def repository(self, files: Mapping[str, str]) -> Branch:
+        return Branch(files)
 
     def tag(self, number: int) -> str:
         return TAGS[self.strategy].format(number)
@@ -226,10 +237,10 @@ class Histories(RuleBasedStateMachine):
             image.now(Known(number, image.known.written, image.known.replaced))
 
     @precondition(lambda self: HEAD in self.scene.branch.heads)
-    @rule(keep=st.booleans())
-    def merge(self, keep: bool) -> None:
+    @rule(keep=st.booleans(), style=st.sampled_from(["squash", "merge", "fast-forward"]))
+    def merge(self, keep: bool, style: str) -> None:
         """A person merges what was decided last, unless Git finds a conflict."""
-        if not self.scene.branch.merge(HEAD, keep=keep):
+        if not self.scene.branch.merge(HEAD, keep=keep, style=style):
             return
         after = self.scene.base
         for name, image in self.images.items():
@@ -243,27 +254,49 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def delete(self) -> None:
         """A person deletes the branch."""
-        del self.scene.branch.heads[HEAD]
+        self.scene.branch.delete(HEAD)
         for image in self.images.values():
             image.waits = None
 
-    @rule(name=NAME, number=NUMBERS, other=NAME, faster=NUMBERS, step=st.sampled_from(["land", "remember"]))
-    def race(self, name: str, number: int, other: str, faster: int, step: str) -> None:
-        """Another run is faster, just before this one lands. What it could not remember, its repetition does."""
-        branch, land = self.scene.branch, getattr(self.scene.branch, step)
+    @rule(
+        verb=st.sampled_from(["run", "hold", "release", "rollback"]),
+        name=NAME,
+        number=NUMBERS,
+        other=NAME,
+        faster=NUMBERS,
+        step=st.sampled_from(["land", "remember", "drop"]),
+    )
+    def race(self, verb: str, name: str, number: int, other: str, faster: int, step: str) -> None:
+        """Another run is faster, just before a step of this one. What it could not remember, its repetition does."""
+        if verb == "release" and any(image.whole for image in self.images.values()):
+            return
         raced = False
 
-        def outrun(change: Changeset) -> Landing:
+        def outrun() -> None:
             nonlocal raced
             raced = True
-            setattr(branch, step, land)
             self._run(lambda: self._send({other: faster}))
-            return getattr(branch, step)(change)  # type: ignore[no-any-return]
 
-        setattr(branch, step, outrun)
-        self._run(lambda: self._send({name: number}))
-        setattr(branch, step, land)
-        if raced:
+        def this() -> Report:
+            if verb == "run":
+                return self._send({name: number})
+            return self.scene.by_hand(verb, name, self.tag(number))
+
+        self.scene.branch.interrupt = step, outrun
+        self._run(this)
+        self.scene.branch.interrupt = None
+        # A person's word is remembered first, so it counts for a run that comes before the head branch is written.
+        if raced and (verb == "run" or step == "remember"):
+            self._arrived({other: faster})
+        if verb == "run":
+            self._arrived({name: number})
+        elif verb == "hold":
+            self._touched(name, lambda image: image.hold(whole=False))
+        elif verb == "release":
+            self._touched(name, lambda image: image.release(frozen=self.frozen))
+        else:
+            self._touched(name, lambda image: image.rollback(number, held=True))
+        if raced and verb != "run" and step != "remember":
             self._arrived({other: faster})
         self._run(lambda: self._send({name: number}))
         self._arrived({name: number})
@@ -272,20 +305,13 @@ class Histories(RuleBasedStateMachine):
     def killed(self, name: str, number: int, step: str) -> None:
         """A run is killed before one of its pushes, and repeated."""
 
-        class KilledError(Exception):
-            pass
-
-        def dies(*_args: object) -> Landing:
+        def dies() -> None:
             raise KilledError
 
-        branch = self.scene.branch
-        setattr(branch, step, dies)
-        try:
+        self.scene.branch.interrupt = step, dies
+        with suppress(KilledError):
             self._send({name: number})
-        except (KilledError, Outpaced):
-            pass
-        finally:
-            delattr(branch, step)
+        self.scene.branch.interrupt = None
         self._run(lambda: self._send({name: number}))
         self._arrived({name: number})
 
@@ -344,5 +370,30 @@ class Alphabetical(Histories):
 @pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical])
 def test_histories_in_memory(machine: type[Histories]) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=40, stateful_step_count=15, derandomize=True, deadline=None)
+        machine, settings=settings(max_examples=45, stateful_step_count=20, derandomize=True, deadline=None)
+    )
+
+
+class InGit(Histories):
+    """The same with a real repository. A branch that Git merged has the base's commits."""
+
+    def repository(self, files: Mapping[str, str]) -> Branch:
+        self.folder = TemporaryDirectory()
+        return GitBranch(files, Path(self.folder.name))
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+
+class InGitByBuilds(InGit):
+    strategy = "newest-build"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("machine", [InGit, InGitByBuilds])
+def test_histories_in_git(machine: type[Histories]) -> None:
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=12, stateful_step_count=12, derandomize=True, deadline=None)
     )
