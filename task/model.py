@@ -372,6 +372,7 @@ class Proposed:
     head_commit: str = ""
     merge_commit: str = ""  # if it is merged
     conflicts: bool = False  # with its base, according to the forge
+    auto_merge: bool | None = None  # whether the forge will merge it by itself; None if it does not say
     note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
 
 

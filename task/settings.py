@@ -1050,6 +1050,8 @@ DECIDING = (
     VerifyOptions,
 )  # status, plan and all that write
 WRITING = (*DECIDING, CommitOptions, RequestOptions, ResultOptions, RolloutOptions)  # what a commit or its plan needs
+UPDATING = (NameOptions, RulesOptions, RequireOptions, *WRITING, UndoOptions)  # run, plan, scan and promote
+BUILT = (EventOptions, OriginOptions, *UPDATING, CommentOptions, DeploymentOptions)  # run and plan
 
 
 @dataclass(frozen=True)

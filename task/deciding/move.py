@@ -85,4 +85,6 @@ def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] |
         labels=labels or {},
         build=build,
         promoted_from=one.source,
+        why=one.because,
+        file=one.current.file,
     )

@@ -9,28 +9,46 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
 from json import dumps
 from typing import Literal
 
+from task.forges.marks import (
+    ABOUT,
+    BEGIN,
+    DESCRIBED,
+    END,
+    HIDDEN,
+    HIDDEN_WITHOUT_HTML,
+    MARK,
+    WITHOUT_HTML,
+    beside,
+    described,
+    split,
+    value_of,
+    with_mark,
+)
 from task.forges.proposed_builds import Builds, build_key, packed, unpacked
 from task.model import Proposed, Written
-from task.output.markdown import Row, code, link
+from task.output.markdown import Row, code, folded, link
 from task.output.markdown import builds as table_of
 from task.templates.change import Change
-from task.templates.commit_message import AppChanges, distinct
+from task.templates.commit_message import AppChanges
 from task.templates.trailers import one_line
+from task.text import counted
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
 # Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
 LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbucket-server": 32_768, "azure": 4_000}
 LONGEST = 65_536
-MOST_SOURCES = 5  # that are named as where versions were promoted from
-# What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
-HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
-WITHOUT_HTML = ("bitbucket", "bitbucket-server")
-MARK, DESCRIBED = "image-update", "image-update-commit"
+LIFE = """\
+- **you merge it**: the changes go to the base branch, and Argo CD deploys them.
+- **you close it**: all builds in the table are declined. The same and older builds are skipped, and a newer one opens
+  another request. The hold of a rollback ends.
+- **you push to it**: your commit stays. Later builds are committed on top of it.
+- **you change its title, labels or people, or write before or after this text**: that stays.
+- **a newer build arrives**: it takes the place of the older one."""
 BUILDS, DECLINED = "image-update-builds", "image-update-declined"
+ROOM_FOR_LATER = 300  # for the marks of the title, and of what is set on the request
 ROOM = {BUILDS: 4, DECLINED: 8}  # the part of a body that these may take: one fourth, one eighth
 # Invisible, and the end of what would have been a mention or a reference.
 BREAK = "\u200b"
@@ -60,6 +78,7 @@ class Content:
     commit: str = ""  # the head commit that this describes; "" is unknown
     held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
     declined: Builds = field(default_factory=dict)
+    base: str = ""  # the branch that the request is for
 
 
 def title(message: str) -> str:
@@ -107,40 +126,44 @@ def message_parts(message: str) -> tuple[str, str]:
 
 
 def body(content: Content, forge: str = "") -> str:
-    """Return Markdown within the forge's limit: a table of changes, links, the author's text, and the marks.
+    """Return Markdown within the forge's limit: how many changes, each of them, the author's text, links, and marks.
 
     Parts that are too long are cut, with a sign of it. The marks are always whole, at the end.
     """
-    longest = LONGEST_BODY.get(forge, LONGEST)
-    shape = HIDDEN_WITHOUT_HTML if forge in WITHOUT_HTML else HIDDEN
+    longest, html = LONGEST_BODY.get(forge, LONGEST), forge not in WITHOUT_HTML
+    shape = HIDDEN if html else HIDDEN_WITHOUT_HTML
     named = (
         (MARK, marker(content.apps, content.held)),
         (DESCRIBED, content.commit),
         (BUILDS, packed(builds(content.apps), longest // ROOM[BUILDS])),
         (DECLINED, packed(content.declined, longest // ROOM[DECLINED])),
     )
-    marks = "\n".join(shape.format(*one) for one in named if one[1])
+    begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
+    marks = "\n".join([*(shape.format(*one) for one in named if one[1]), end])
+    rows = _rows(content.apps)
     said = (
-        ("Built from", content.links.source, ""),
+        ("Built from", "" if any(row.source for row in rows) else content.links.source, ""),
         ("by", content.links.run, ""),
         ("Changes:", content.links.compare, "compare"),
     )
-    sources = dict.fromkeys(change.promoted_from for app in content.apps for change in app.changes)
-    named_sources = [code(one) for one in islice(filter(None, sources), MOST_SOURCES)]
-    promoted = [f"Promoted from {', '.join(named_sources)}"] if named_sources else []
-    links = " · ".join((*promoted, *(f"{word} {link(url, name)}" for word, url, name in said if url)))
-    fixed = len(marks) + len(links) + 4
-    table = table_of(rows, longest - fixed) if (rows := _rows(content.apps)) else ""
-    text = _fenced(content.text, longest - fixed - len(table) - 2)
-    return "\n\n".join(part for part in (table, text, links, marks) if part) + "\n"
+    links = " · ".join(f"{word} {link(url, name)}" for word, url, name in said if url)
+    numbers = f"### Image Update: {counted(len(rows), 'change')} for {code(content.base)}" if rows else ""
+    left = longest - sum(map(len, (begin, numbers, links, marks))) - ROOM_FOR_LATER
+    table = table_of(rows, left) if rows else ""
+    text = _fenced(content.text, left - len(table) - 2)
+    life = folded("What happens if …", LIFE, html=html)
+    if len(table) + len(text) + len(life) + 4 > left:
+        life = ""
+    return "\n\n".join(part for part in (begin, numbers, table, text, links, life, marks) if part) + "\n"
 
 
 def closed_body(found: Proposed, because: str) -> str:
     """Return the text of a request that we close: why, and what people declined before, but no builds of its own."""
-    shape = HIDDEN if "<!--" in found.body else HIDDEN_WITHOUT_HTML
-    known = _last(found.body, DECLINED, BASE64)
+    shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
     said = f"Nothing waits here any more, so Image Update closed this request. {code(because)}"
-    return "\n\n".join(filter(None, (said, shape.format(DECLINED, known) if known else ""))) + "\n"
+    begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
+    ours = with_mark(f"{begin}\n\n{said}\n\n{end}", DECLINED, value_of(found.body, DECLINED, BASE64))
+    return beside(found.body, ours)
 
 
 def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
@@ -167,23 +190,18 @@ def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
 
 def proposes(text: str) -> dict[str, Written]:
     """Return the `builds` that a body proposes. They are empty if it has none."""
-    return unpacked(_last(text, BUILDS, BASE64))
+    return unpacked(value_of(text, BUILDS, BASE64))
 
 
 def refuses(request: Proposed) -> dict[str, Written]:
     """Return the `builds` that people have declined, as far as the newest request of a head branch has them."""
-    known = unpacked(_last(request.body, DECLINED, BASE64))
+    known = unpacked(value_of(request.body, DECLINED, BASE64))
     return known | proposes(request.body) if request.state == "closed" else known
 
 
 def marked(text: str) -> str:
     """Return the `marker` of the content in a body, or "" if there is none."""
-    return _hidden(text, MARK)
-
-
-def described(text: str) -> str:
-    """Return the head commit in a body, or "" if there is none."""
-    return _hidden(text, DESCRIBED)
+    return value_of(text, MARK)
 
 
 def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "declined"]:
@@ -201,28 +219,23 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
     return "same" if found.state == "open" and as_told else "wanted"
 
 
-def _hidden(text: str, name: str) -> str:
-    """Return our own value. It is the last one, because nobody else's text comes after it."""
-    return _last(text, name, "[0-9a-f]{40,64}")
-
-
-def _last(text: str, name: str, value: str) -> str:
-    found = re.findall(rf"^(?:<!--|\[//\]: # \()\s*{name}: ({value})\s*(?:-->|\))\s*$", text, re.MULTILINE)
-    return str(found[-1]) if found else ""
-
-
 def _rows(apps: Sequence[AppChanges]) -> list[Row]:
-    return [
-        Row(
-            "",
-            f"{app.namespace}/{app.name}" if app.namespace else app.name,
-            change.image.name,
-            "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)",
-            "@".join(filter(None, _version(change))),
-        )
-        for app in apps
-        for change in distinct([app])
-    ]
+    """Return a row for each change of each Application. What one change writes to several files is one row."""
+    rows: dict[tuple[str, ...], Row] = {}
+    for app in apps:
+        name = f"{app.namespace}/{app.name}" if app.namespace else app.name
+        for one in app.changes:
+            old = "@".join(filter(None, (one.old_tag, one.old_digest))) or "(none)"
+            new, build = "@".join(filter(None, _version(one))), one.build
+            why = f"{one.why}, promoted from {one.promoted_from}" if one.promoted_from else one.why
+            at_home = build.commit and build.repository.startswith(("https://", "http://"))
+            source = link(f"{build.repository}/commit/{build.commit}") if at_home else code(build.commit[:12])
+            known = rows.get((name, one.image.name, old, new))
+            files = dict.fromkeys(filter(None, (known.file if known else "", one.file)))
+            rows[name, one.image.name, old, new] = Row(
+                "", name, one.image.name, old, new, why, source, ", ".join(files)
+            )
+    return list(rows.values())
 
 
 def _version(change: Change) -> tuple[str, str]:

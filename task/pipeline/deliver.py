@@ -233,7 +233,7 @@ def _land(
     try:
         # Builds that this run knows nothing about keep their request as it is.
         request = heads.requests.get(head) if prepared.decisions or prepared.apps else None
-        outcome = as_it_stands(prepared, request, job) if request else None
+        outcome = as_it_stands(prepared, request, job, world) if request else None
         if outcome is None:
             outcome = _commit(batch, heads, prepared, attempt, job)
             if request:

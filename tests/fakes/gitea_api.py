@@ -1,7 +1,8 @@
 """Gitea's API v1, as far as pull requests need it. Compared with a real Gitea 1.26.0 on 2026-11-22.
 
 tests/data/recorded/gitea-1.26 has the answers of the real one, and tests/forges/test_gitea_recorded.py puts this one
-into the same situations. Two things are only from Gitea's source: the timeline, and that DELETE cancels an auto-merge.
+into the same situations. That DELETE cancels an auto-merge was seen with the real one, too (tests/real); only the
+timeline is from Gitea's source.
 """
 
 import base64
@@ -221,6 +222,8 @@ class Gitea(ForgeServer):
             if name not in self.people:
                 return _error(422, f"Assignee does not exist: [name: user does not exist [uid: 0, name: {name}]]")
         pull.title, pull.body = _cut(body.get("title") or pull.title), body.get("body", pull.body)
+        if body.get("state") == "closed" and pull.state == "open":
+            self.decline(number)
         self.assigned[pull.number] = body.get("assignees", self.assigned.get(pull.number, []))
         return Reply(201, self.shown(pull))
 

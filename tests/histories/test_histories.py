@@ -366,11 +366,12 @@ class Alphabetical(Histories):
     strategy = "alphabetical"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical])
 def test_histories_in_memory(machine: type[Histories]) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=45, stateful_step_count=20, derandomize=True, deadline=None)
+        machine, settings=settings(max_examples=120, stateful_step_count=20, derandomize=True, deadline=None)
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from fakes.forge_server import Request, serving
 from fakes.gitea_api import OWNER, REPO, Gitea
 from forge_kinds import KINDS
-from request_scenes import TOKEN, Scene, url_of, verdict
+from request_scenes import TOKEN, Scene, a_reviewers_week, url_of, verdict
 from runs import WEB, application, manifest
 from support import git, image_update
 
@@ -103,8 +103,9 @@ def merged_between_push_and_text(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("scene", KINDS, indirect=True)
-def test_story(scene: Scene) -> None:
-    story(scene)
+@pytest.mark.parametrize("play", [story, a_reviewers_week], ids=lambda play: play.__name__)
+def test_story(play: Callable[[Scene], None], scene: Scene) -> None:
+    play(scene)
 
 
 # What the client of each forge does about such a request is in tests/forge_plays.py. Here are a forge that keeps the
