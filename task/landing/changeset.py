@@ -231,7 +231,7 @@ def _changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) ->
     for path, members in apps.items():
         states, old = own_states(snapshot.files, path), snapshot.files.get(path)
         new = dict(states)
-        for one in members:
+        for one in sorted(members, key=lambda one: one.remember is not None and one.remember.hold is not None):
             file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
             if aside:
                 remember = _that_travels(remember, snapshot, one.subscription, file)
