@@ -233,7 +233,7 @@ def _rows(apps: Sequence[AppChanges]) -> list[Row]:
             known = rows.get((name, one.image.name, old, new))
             files = dict.fromkeys(filter(None, (known.file if known else "", one.file)))
             rows[name, one.image.name, old, new] = Row(
-                "", name, one.image.name, old, new, why, source, ", ".join(files)
+                "", name, one.image.name, old, new, why, source=source, file=", ".join(files)
             )
     return list(rows.values())
 
