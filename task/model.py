@@ -247,6 +247,7 @@ class Head(Snapshot):
 
     before: Snapshot | None = None  # that parent; None if the tip is not a commit of ours, so the branch is not either
     changed: tuple[str, ...] = ()  # the paths that differ
+    by: str = ""  # the author of the tip
 
 
 @dataclass(frozen=True)
@@ -755,7 +756,7 @@ class PastBuild:
 class OpenRequest:
     """An open pull request, and the version of one image that it proposes."""
 
-    url: str
+    url: str  # "" for a head branch that is pushed without a request
     number: str
     head: str
     tag: str

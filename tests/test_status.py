@@ -147,7 +147,7 @@ def test_names_within_those_of_the_option(scene: Scene, words: list[str], shown:
     found = scene.status(*words, code=code)
     assert keys(found) == shown
     told = [(one["message"], one["hint"]) for one in found["errors"] if one["severity"] == "error"]
-    hint = "there is one, but --application, --namespace, --project or --selector leaves it out"
+    hint = "widen --application, --namespace, --project or --selector: there is one that it leaves out"
     assert told == ([("no Application is called 'a'", hint)] if code else [])
 
 
@@ -349,6 +349,22 @@ def test_what_waits_on_a_head_branch_counts_as_in_a_plan(tmp_path: Path, tag: st
         (planned,) = scene.call("plan", "--image", f"{WEB}:{tag}").json["decisions"]
         (one,) = scene.call("status", "--image", f"{WEB}:{tag}").json["images"]
     assert one["would"] == {name: planned[name] for name in ("verdict", "rule", "because")}
+
+
+def test_what_waits_on_a_branch_without_a_request(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, a={"git_branch": "main:bump"})
+    scene.do("run", "--image", f"{WEB}:1.1.0")
+    rows = {one["application"]: one["pull_request"] for one in scene.status()["images"]}
+    waits = {"url": None, "number": None, "head": "bump", "tag": "1.1.0"}
+    assert rows == {"argocd/a": waits, "argocd/b": None, "argocd/c": None}
+    assert "1.1.0 on the branch bump" in scene.call("status", "a").stdout
+
+
+def test_a_hold_of_another_application_on_the_same_key(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "ab", b={"write_back_target": "kustomization:/apps/a"})
+    scene.do("hold", "a", "--reason", "incident 42")
+    rows = {one["application"]: one["hold"] for one in scene.status()["images"]}
+    assert rows["argocd/b"]["reason"] == "incident 42 (a hold of argocd/a)"
 
 
 @pytest.mark.slow

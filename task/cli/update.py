@@ -319,7 +319,9 @@ def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     git, given = settings.commit, settings.event.source_commit
     for key, _ in git.trailer:
         if not TRAILER_KEY.fullmatch(key):
-            raise UsageError(f"--trailer: {key!r} is not a key", hint="letters, digits and dashes only: Ticket=ABC-1")
+            raise UsageError(
+                f"--trailer: {key!r} is not a key", hint="use letters, digits and dashes only: Ticket=ABC-1"
+            )
     if given and given != origin.commit.lower():
         origin = Origin(run=origin.run)
     commit = given or origin.commit

@@ -69,7 +69,6 @@ class PreparedCommit:
     hold_changes: tuple[str, ...] = ()
     rollbacks: tuple[AppChanges, ...] = ()  # the changes that go back to an older version because a person asked for it
     command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
-    sentences: tuple[str, ...] = ()  # about the images that no change names, or about all if a person gave the command
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     cautions: tuple[Problem, ...] = ()
     lost: tuple[str, ...] = ()  # files with builds of other Applications that waited, and that the base overtook
@@ -232,7 +231,7 @@ def _changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) ->
     for path, members in apps.items():
         states, old = own_states(snapshot.files, path), snapshot.files.get(path)
         new = dict(states)
-        for one in members:
+        for one in sorted(members, key=lambda one: one.remember is not None and one.remember.hold is not None):
             file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
             if aside:
                 remember = _that_travels(remember, snapshot, one.subscription, file)
@@ -328,7 +327,6 @@ def _prepare(
         of_holds,
         tuple(back),
         command,
-        sentences,
         asked,
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),

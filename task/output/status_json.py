@@ -55,7 +55,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "deferred": one.deferred and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None},
         "pull_request": request
         and {
-            "url": request.url,
+            "url": request.url or None,
             "number": int(request.number) if request.number.isdecimal() else None,
             "head": request.head,
             "tag": request.tag or None,

@@ -94,7 +94,8 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         since = f" since {one.deferred_at}" if one.deferred_at else ""
         yield "waits", f"{_version(one.deferred.tag, one.deferred.digest)} is deferred{since}"
     if one.request:
-        yield "request", f"{one.request.tag} in {one.request.url}"
+        where = f"in {one.request.url}" if one.request.url else f"on the branch {one.request.head}"
+        yield "request", f"{one.request.tag} {where}"
     if one.would:
         yield "would be", _verdict(one.would)
     for number, build in enumerate(one.builds):
