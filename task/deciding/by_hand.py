@@ -56,7 +56,7 @@ def _hold(intent: Intent, situation: Situation) -> Move:
         because = hold_text(known) if known else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
     decision = situation.decision(image, Verdict("defer", "held", _held_until_released(new, situation)))
-    return Move(decision, remember=_held(intent, situation.memory, new))
+    return Move(decision, remember=_held(intent, situation.memory, new), hold=new)
 
 
 def _held_until_released(hold: Hold, situation: Situation) -> str:
