@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from task.text import visible
+from task.text import printable
 from task.urls import without_login
 
 LONGEST_CELL = 300
@@ -27,23 +27,33 @@ class Row(NamedTuple):
     old: str
     new: str  # "" where nothing changes
     why: str = ""
+    source: str = ""  # Markdown: where it was built
+    file: str = ""  # that is written
+    fix: str = ""
+
+
+ALWAYS = ("Application", "Image", "Version")  # columns; any other is there only if a line has something for it
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
-    """Return a table of builds with as many lines as fit into `room` characters, and how many more there are.
-
-    The columns for decisions and reasons are there only if a line has one.
-    """
-    decided, reasoned = any(row.decision for row in rows), any(row.why for row in rows)
-    head = ["Decision"] * decided + ["Application", "Image", "Version"] + ["Why"] * reasoned
+    """Return a table of builds with as many lines as fit into `room` characters, and how many more there are."""
+    cells = [
+        {
+            "Decision": row.decision,
+            "Application": code(row.application),
+            "Image": code(row.image),
+            "Version": " → ".join(code(text) for text in (row.old, row.new) if text),
+            "Why": f"{code(row.why)} fix: {code(row.fix)}" if row.fix else code(row.why),
+            "Built from": row.source,
+            "File": code(row.file),
+        }
+        for row in rows
+    ]
+    head = [name for name in cells[0] if name in ALWAYS or any(one[name] for one in cells)]
     lines = [_line(head), _line(["---"] * len(head))]
     left = room - sum(map(len, lines)) - 60
-    for row in rows:
-        version = " → ".join(code(text) for text in (row.old, row.new) if text)
-        cells = (
-            [row.decision] * decided + [code(row.application), code(row.image), version] + [code(row.why)] * reasoned
-        )
-        line = _line(cells)
+    for one in cells:
+        line = _line([one[name] for name in head])
         left -= len(line) + 1
         if left < 0:
             break
@@ -61,7 +71,7 @@ def folded(title: str, text: str, *, html: bool = True) -> str:
 
 def code(text: str) -> str:
     """Return the text as code, with `?` for characters that are invisible or would end the code or the cell."""
-    line = " ".join(visible(text).split())
+    line = " ".join(printable(text).split())
     line = line if len(line) <= LONGEST_CELL else f"{line[: LONGEST_CELL - 1]}…"
     return f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`" if line else ""
 

@@ -24,6 +24,9 @@ class Change:
     labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, if a template prints them
     build: Build = Build()  # of the new image
     promoted_from: str = ""  # namespace/name of the Application that had the new version
+    # For the text of a request. Two changes that differ in nothing else are one.
+    why: str = field(default="", compare=False)
+    file: str = field(default="", compare=False)
 
     @property
     def old(self) -> str:
