@@ -82,7 +82,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
     was, event = situation.hold, memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
-        return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held")))
+        return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held, and no build waits")))
     free = released(memory)
     lifted = intent.whole and situation.state.hold is not None
     told = f"released: it was {hold_text(was)}" if was else "released"
