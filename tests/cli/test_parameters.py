@@ -50,12 +50,15 @@ def test_what_the_command_takes_becomes_its_variable(
         ("plan", {"dry_run": "true"}, "dry-run: plan takes no such parameter"),
         ("wait", {"registry_check": "never", "reason": "x"}, "reason, registry-check: wait takes no such parameter"),
         ("run", {"imgae": "web:1"}, "imgae: run takes no such parameter; leave it out"),
-        ("lint", {"names": "web"}, "command: it is none of run, plan,"),
         ("", {"names": "web"}, "command: it is none of run, plan,"),
     ],
 )
 def test_what_the_command_does_not_take_is_refused_by_name(command: str, params: dict[str, str], message: str) -> None:
     assert message in adopted(command, {}, **params)[1]
+
+
+def test_another_command_in_the_script_of_the_job_takes_what_it_knows() -> None:
+    assert adopted("lint", {}, applications="apps", image="web:1") == ({"IMAGE_UPDATE_APPLICATIONS": "apps"}, "")
 
 
 @pytest.mark.parametrize("command", HOSTED)
