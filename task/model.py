@@ -696,6 +696,7 @@ class Commit:
     already_there: bool = False  # whether the branch had it already, and this run wrote nothing
     rollback: bool = False  # whether it restores what was there before, because the rollout failed
     through: Through | None = None  # what made it; None if another run did
+    url: str = ""  # its page on the Git host; "" if the host is unknown
 
 
 @dataclass(frozen=True)
@@ -729,6 +730,8 @@ class Report:
     undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
     waiting: tuple[Waited, ...] = ()  # what waited on head branches before
     earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
+    source: str = ""  # the page of the commit that was built, else its id
+    pipeline_run: str = ""
 
     @property
     def updates(self) -> tuple[Decision, ...]:
@@ -746,6 +749,7 @@ class PastBuild:
     at: str  # RFC 3339, UTC
     by: str  # the author's name
     pipeline_run: str = ""  # from the commit's trailer
+    url: str = ""  # the commit's page; "" if the Git host is unknown
 
 
 @dataclass(frozen=True)
@@ -788,6 +792,7 @@ class Status:
     problems: tuple[Problem, ...]
     considered: int  # Applications looked at
     exit: int
+    at: str = ""  # when it looked; RFC 3339, UTC
 
 
 JSON = Mapping[str, Any]

@@ -69,9 +69,11 @@ def status(job: Job, world: World, look: Look) -> Status:
     if look.newest:
         rows, more = _with_newest(rows, job, world)
         problems += more
+    rows = [_with_pages(row, world) for row in rows]
     rows.sort(key=lambda row: (row.subscription.application.key, row.subscription.entry.alias, row.subscription.path))
     problems = tuple(dict.fromkeys(problems))
-    return Status(tuple(rows), problems, seen.considered, shutdown.code() or int(exit_code((), problems)))
+    code = shutdown.code() or int(exit_code((), problems))
+    return Status(tuple(rows), problems, seen.considered, code, job.terms.now)
 
 
 def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
@@ -81,6 +83,11 @@ def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[
     if not job.only:
         found += [_of_live(ask, job, world) for ask in matched.live]
     return [row for one in found for row in one.rows], tuple(chain.from_iterable(one.problems for one in found))
+
+
+def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
+    repo = row.subscription.repo
+    return replace(row, builds=tuple(replace(one, url=world.commit_page(repo, one.commit)) for one in row.builds))
 
 
 def _problem(decision: Judged) -> Problem:

@@ -209,7 +209,7 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
     verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} waits: {end}")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None
-    return Move(replace(decision, judged=verdict), event.build, remember)
+    return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
 
 
 def _is_mistake(error: TaskError) -> bool:

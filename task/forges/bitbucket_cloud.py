@@ -250,5 +250,6 @@ KIND = ForgeKind(
     comments=lambda reach: bitbucket_comments.CloudComments(
         _CloudClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
     ),
+    commit="{0}/commits/{1}",
     compare="{0}/branches/compare/{2}%0D{1}",
 )

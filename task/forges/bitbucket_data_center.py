@@ -258,5 +258,6 @@ KIND = ForgeKind(
     comments=lambda reach: bitbucket_comments.DataCenterComments(
         _DataCenterClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
     ),
+    commit="{0}/commits/{1}",
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
 )

@@ -106,6 +106,7 @@ class ForgeKind:
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch. For `commit`, {1} is the commit.
     compare: str = "{0}/compare/{1}...{2}"
+    commit: str = "{0}/commit/{1}"
     deployments: Callable[[Reach], DeploymentApi] | None = None  # None if it shows no deployments
 
 

@@ -17,6 +17,7 @@ def as_json(status: Status) -> dict[str, Any]:
     """Return the status as plain data. Absent values are None, never left out."""
     return {
         "schema": SCHEMA,
+        "at": status.at or None,
         "images": [_image(one) for one in status.images],
         "errors": [problem_as_json(problem) for problem in status.problems],
     }
@@ -66,6 +67,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
                 "at": build.at or None,
                 "by": build.by or None,
                 "pipeline_run": build.pipeline_run or None,
+                "url": build.url or None,
             }
             for build in one.builds
         ],
