@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from task.errors import TaskError
@@ -327,7 +327,8 @@ class Question:
     platforms: tuple[str, ...] = ()  # "os/arch[/variant]": only these members of an index count; () is all
     secret: str = ""  # the annotation `pull-secret`, as written
     namespace: str = ""  # the Application's, because it may name secrets there
-    signed_by: KeySecret | None = None  # for a question about signatures
+    signed_by: KeySecret | None = None  # for a question about signatures, as the next one
+    demands: tuple[Demand, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -495,6 +496,45 @@ class Writes:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """Who may sign without a key: whom an issuer has identified."""
+
+    subject: str  # a glob
+    issuer: str
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What must be proved about an image, by one signature or statement. Of what is asked for, "" is anything."""
+
+    rule: Literal["signature", "provenance"]
+    keys: tuple[str, ...] = ()  # paths in the repository
+    identities: tuple[Identity, ...] = ()
+    source_repository: str = ""  # a glob, as the next three
+    ref: str = ""
+    workflow: str = ""
+    builder: str = ""
+    line: int = field(default=0, compare=False)  # of the config
+    texts: tuple[tuple[str, str], ...] = ()  # the keys, each with its path, once they are read
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved about an image: by whom it was signed, and where it was built as far as that is known."""
+
+    kind: Literal["signature", "certificate", "slsa-v0.2", "slsa-v1"]
+    signer: str
+    source_repository: str = ""
+    ref: str = ""
+    workflow: str = ""
+    builder: str = ""
+
+    def __str__(self) -> str:
+        known = (f"{one.name}={value}" for one in fields(self)[1:] if (value := getattr(self, one.name)))
+        return "; ".join((self.kind, *known))
+
+
+@dataclass(frozen=True)
 class Wishes:
     """What the repository's own config says about an Application; None if it does not say it."""
 
@@ -515,6 +555,8 @@ class Wishes:
     push_options: tuple[str, ...] | None = None
     minimum_age: int | None = None  # seconds
     writes: Writes | None = None
+    signatures: Demand | None = None
+    provenance: Demand | None = None
 
 
 @dataclass(frozen=True)
@@ -551,6 +593,7 @@ class Subscription(Tracked):
     wishes: Wishes = Wishes()  # from the repository's config, after it was read
     freeze: Hold | None = None  # the freeze in the repository's config that applies now
     writes: tuple[Writes, ...] = ()  # of the configs of all branches that matter; each must allow what is written
+    demands: tuple[Demand, ...] = ()  # of the configs of the branches that are written, with the texts of their keys
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:
@@ -668,6 +711,7 @@ class Decision(Judged):
     shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
     owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
+    proof: Proof | None = None  # what was proved about the candidate
 
 
 @dataclass(frozen=True)

@@ -85,4 +85,5 @@ def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] |
         labels=labels or {},
         build=build,
         promoted_from=one.source,
+        proof=str(one.proof or ""),
     )

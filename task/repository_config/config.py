@@ -96,9 +96,16 @@ def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -
                 wishes=wishes,
                 freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
                 writes=(wishes.writes,) if wishes.writes else (),
+                demands=tuple(one for one in (wishes.signatures, wishes.provenance) if one),
             )
         )
     return found
+
+
+def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
+    """Return the paths of the public keys that these wishes name."""
+    demands = (one for each in wishes for one in (each.signatures, each.provenance) if one)
+    return tuple(dict.fromkeys(path for one in demands for path in one.keys))
 
 
 def also_limited(subs: Iterable[Subscription], config: RepositoryConfig) -> list[Subscription]:

@@ -24,6 +24,7 @@ class Change:
     labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, if a template prints them
     build: Build = Build()  # of the new image
     promoted_from: str = ""  # namespace/name of the Application that had the new version
+    proof: str = ""  # what was proved about the new version
 
     @property
     def old(self) -> str:
