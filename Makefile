@@ -43,7 +43,7 @@ bench: .venv/.dev ## measure the figures, both sides in one run (ARGS="--only sm
 	$(BIN)/python -m bench $(ARGS)
 
 docs: .venv/.dev ## build the site into .cache/site; a broken link fails (ARGS=serve to look at it)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build) --strict
+	$(BIN)/python -m zensical $(or $(ARGS),build --strict)
 
 picture: .venv/.runtime ## make docs/demo.svg anew, from a real demo
 	$(BIN)/python -m scripts.picture

@@ -1,7 +1,7 @@
 """Sets the version everywhere: `python -m scripts.bump 1.2.0`. With `--check [v1.2.0]`, only checks that all agree.
 
 `task/__init__.py` is the only source. Our version in other files is found by its form, so that a new sample needs no
-entry here. Files that are made from other files are made again.
+entry here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
-
-from scripts import cluster_template, stepaction
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = "task/__init__.py"
@@ -96,7 +94,6 @@ def bump(version: str, root: Path = ROOT) -> list[str]:
         if new != text:
             path.write_text(new, encoding="utf-8")
             changed.append(path.relative_to(root).as_posix())
-    _made_again(root)
     return changed
 
 
@@ -145,16 +142,6 @@ def _with_notes(text: str, notes: list[dict[str, str]], *, stamp: bool) -> str:
         today = datetime.now(UTC).strftime("%Y-%m-%dT00:00:00Z")
         text = re.sub(r'(?m)^createdAt: ".*"$', f'createdAt: "{today}"', text)
     return text
-
-
-def _made_again(root: Path) -> None:
-    """Write the manifests that are made from others."""
-    for module, source, made in (
-        (stepaction, stepaction.TASK, stepaction.STEP_ACTION),
-        (cluster_template, cluster_template.TEMPLATE, cluster_template.CLUSTER),
-    ):
-        text = module.rendered(root / source.relative_to(ROOT))
-        (root / made.relative_to(ROOT)).write_text(text, encoding="utf-8")
 
 
 def _check(tag: str) -> int:

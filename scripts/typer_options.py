@@ -47,7 +47,7 @@ def both_helps(command: str) -> str:
 
 
 def name_of(one: TyperParam) -> str:
-    """Return the option's name without the dashes, which is how hosts call their parameters."""
+    """Return the option's name without the dashes."""
     return str(one.name).replace("_", "-")
 
 
@@ -58,15 +58,6 @@ def default_of(one: TyperParam) -> str:
     return str(one.default).lower() if isinstance(one.default, bool) else str(one.default)
 
 
-# If these are not given, the repository's own config may decide them. A host gives them only if its user does.
-OPEN = ("git-author-name", "git-author-email", "carry-parameters", "sign-off", "pull-request-draft", "auto-merge")
-
-
-def host_default_of(one: TyperParam) -> str:
-    """Return the default of the host's parameter."""
-    return "" if name_of(one) in OPEN else default_of(one)
-
-
 def choices_of(one: TyperParam) -> list[str]:
     """Return the words that the option takes, or [] if it takes any."""
     words = str(one.metavar).split("|")
@@ -74,5 +65,5 @@ def choices_of(one: TyperParam) -> list[str]:
 
 
 def takes_many(one: TyperParam) -> bool:
-    """Tell whether the option's variable has one value per line."""
+    """Tell whether the option takes several values."""
     return one.nargs != 1 or bool(getattr(one, "multiple", False))

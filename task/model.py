@@ -453,11 +453,12 @@ class Hold:
 
 @dataclass(frozen=True)
 class Meant:
-    """What the last rollback asked for, and the version that this was at that time."""
+    """The last rollback: what it asked for, the version that this was at that time, and the one that was left."""
 
-    to: str  # "previous", "3-back"
+    to: str  # "previous", "3-back"; "" for a tag
     tag: str = ""
     digest: str = ""
+    was: str = ""  # on a head branch, this says that a person's rollback waits there
 
 
 @dataclass(frozen=True)
@@ -673,6 +674,7 @@ class Judged:
     head: str = ""  # the branch that is written: the base branch, or a head branch
     kind: TargetKind | None = None  # None if Git was not asked
     source: str = ""  # namespace/name of the Application whose version is promoted
+    proof: Proof | None = None  # what was proved about the candidate
 
     @property
     def verdict(self) -> VerdictName:
@@ -711,7 +713,6 @@ class Decision(Judged):
     shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
     owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
-    proof: Proof | None = None  # what was proved about the candidate
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from task.secret import Secret
 from task.text import is_address, is_name
 
 ENV_PREFIX = "IMAGE_UPDATE_"
+PARAMETER_PREFIX = "IMAGE_UPDATE_PARAMETER_"  # prefix of the variables in which a host passes parameters
 RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # prefix of the lines in a dotenv file that one job passes to the next
 # Placeholders that Tekton, Argo Workflows, GitHub Actions and GitLab leave as they are if a name in them is unknown.
 PLACEHOLDER = re.compile(

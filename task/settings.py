@@ -419,8 +419,20 @@ class DeploymentOptions:
 
 
 @dataclass(frozen=True)
-class ResultOptions:
-    """Where results go."""
+class HandedOptions:
+    """Where a host reads the results."""
+
+    results_dir: Annotated[
+        str, Option(RESULTS, "Write each result to a file of its own, as Tekton and Argo expect it.", "DIR")
+    ] = ""
+    dotenv: Annotated[str, Option(RESULTS, "Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")] = (
+        ""
+    )
+
+
+@dataclass(frozen=True)
+class ResultOptions(HandedOptions):
+    """What is printed and written."""
 
     output: Annotated[
         str,
@@ -434,12 +446,6 @@ class ResultOptions:
         ),
     ] = "text"
     report: Annotated[str, Option(RESULTS, "Write the JSON report to this file as well.", "FILE", common=True)] = ""
-    results_dir: Annotated[
-        str, Option(RESULTS, "Write each result to a file of its own, as Tekton and Argo expect it.", "DIR")
-    ] = ""
-    dotenv: Annotated[str, Option(RESULTS, "Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")] = (
-        ""
-    )
 
 
 @dataclass(frozen=True)
@@ -1073,6 +1079,7 @@ class Settings:
     comment: CommentOptions = CommentOptions()
     deployments: DeploymentOptions = DeploymentOptions()
     results: ResultOptions = ResultOptions()
+    handed: HandedOptions = HandedOptions()
     send: SendOptions = SendOptions()
     log: LogOptions = LogOptions()
     git: GitOptions = GitOptions()

@@ -1,19 +1,21 @@
-"""Starts threads. They never keep the process alive, and leave signals to the main thread.
+"""Starts threads, and makes values once for all of them.
 
-A signal must end the process within two seconds, even if a server does not answer. An executor joins its threads at
-exit, so these are daemon threads.
+Threads never keep the process alive, and leave signals to the main thread. A signal must end the process within two
+seconds, even if a server does not answer. An executor joins its threads at exit, so these are daemon threads.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from threading import Lock, Thread
+from functools import cache
+from threading import Lock, RLock, Thread
 from typing import TypeVar
 
 from task import shutdown
 
 _TIDYING = 1.2  # seconds for threads after a signal: git gets SIGKILL after 0.8, and then its files are removed
+_LOCK = RLock()
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -63,3 +65,17 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
     if errors:
         raise errors[min(errors)]
     return [results[number] for number in range(len(items))]
+
+
+def once(make: Callable[[], T]) -> Callable[[], T]:
+    """Return a function that calls `make` only once, in the first thread that needs the value, and keeps the value.
+
+    `functools.cache` alone would let two threads make the value at the same time: two clients with two logins.
+    """
+    made = cache(make)
+
+    def value() -> T:
+        with _LOCK:
+            return made()
+
+    return value

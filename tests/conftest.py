@@ -103,6 +103,7 @@ SLOW = {
     "test_signals.py",
     "test_signatures.py",
     "test_signing.py",
+    "test_site.py",
     "test_ssh_sharing.py",
     "test_stall.py",
     "test_state_file.py",

@@ -81,7 +81,7 @@ class Branch:
         before = one.before if one.before is not None else self.commits[0]
         paths = {path for path in (*before, *one.files) if before.get(path) != one.files.get(path)}
         merged = {
-            path: merged_text(before.get(path), one.files.get(path), self.files.get(path))
+            path: merged_text(before.get(path), one.files.get(path), self.files.get(path))[0]
             for path in (*self.files, *paths)
         }
         self.commits.append({path: text for path, text in merged.items() if text is not None})
@@ -119,10 +119,9 @@ class Branch:
 
     def land(self, change: Changeset) -> Landing:
         landing = self.predict(change)
-        head = change.destination.head
-        under = self.heads[head].files if change.on_top else self.files
-        new = {**under, **{path: file.text for path, file in change.files.items()}}
-        new = {path: text for path, text in new.items() if path not in change.files or change.files[path].mode}
+        if not landing.pushed:
+            return landing
+        head, new = change.destination.head, self._with(change)
         if head != change.destination.base:
             return replace(landing, commit=self._move(head, new, None if change.on_top else dict(self.files)))
         self.commits.append(new)
@@ -134,7 +133,15 @@ class Branch:
         moved = there != change.tip if change.on_top else change.tip != self.tip
         if moved or (change.head_commit is not None and there != change.head_commit):
             raise Outpaced(head)
+        one = None if change.on_top else self.heads.get(head)
+        if one and one.before == self.files and one.files == self._with(change):
+            return Landing(one.id, "t" * 40, pushed=False)
         return Landing("", "t" * 40)
+
+    def _with(self, change: Changeset) -> dict[str, str]:
+        under = self.heads[change.destination.head].files if change.on_top else self.files
+        new = {**under, **{path: file.text for path, file in change.files.items()}}
+        return {path: text for path, text in new.items() if path not in change.files or change.files[path].mode}
 
     def remember(self, change: Changeset) -> Landing:
         head = change.destination.head

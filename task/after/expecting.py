@@ -17,7 +17,7 @@ from task.errors import TaskError
 from task.image import live_image
 from task.landing.ports import Repository
 from task.model import Decision, Image, Reading, Subscription
-from task.once import once
+from task.threads import once
 
 _KEEP = "write write-back-method: git, or let the owner ignore the field"
 Repositories = Callable[[str, Subscription | None], Repository]

@@ -16,7 +16,6 @@ from task.applicationsets.arguments import go_value, shown
 from task.applicationsets.fill import Filler, Params
 from task.applicationsets.git_paths import chosen_files, chosen_folders, folders_of, path_params
 from task.applicationsets.name_functions import normalize
-from task.applicationsets.selectors import flat, selects
 from task.errors import Malformed
 from task.templates.go_template import AnyMap, GoMap
 
@@ -404,4 +403,52 @@ def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
             message += f"mergeKeys, Merge requires all param sets to be unique. Duplicate key was {key}"
             raise Malformed(message)
         found[key] = row
+    return found
+
+
+def selects(selector: Any, labels: Mapping[str, str]) -> bool:
+    """Tell whether a `LabelSelector` selects these labels. None selects everything. Raises Malformed."""
+    if selector is None:
+        return True
+    if not isinstance(selector, dict):
+        raise Malformed("error parsing label selector: it is not a mapping")
+    wanted, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
+    if not isinstance(wanted, dict) or not isinstance(expressions, list):
+        raise Malformed("error parsing label selector: matchLabels is not a mapping, or matchExpressions is not a list")
+    for key, value in wanted.items():
+        if labels.get(key) != value:
+            return False
+    for expression in expressions:
+        values = expression.get("values") or [] if isinstance(expression, dict) else None
+        if not isinstance(values, list):
+            raise Malformed(
+                "error parsing label selector: an expression is not a mapping, or its values are not a list"
+            )
+        key, operator = str(expression.get("key")), expression.get("operator")
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            raise Malformed(f'error parsing label selector: "{operator}" is not a valid label selector operator')
+        if operator in ("In", "NotIn") and not values:
+            raise Malformed("error parsing label selector: for 'in', 'notin' operators, values set can't be empty")
+        within = key in labels and (operator == "Exists" or labels[key] in values)
+        if operator in ("In", "Exists") and not within:
+            return False
+        if within if operator == "NotIn" else operator == "DoesNotExist" and key in labels:
+            return False
+    return True
+
+
+def flat(value: Any, room: int = 100_000) -> dict[str, str]:
+    """Return nested parameters as texts under dotted keys. Empty lists and mappings disappear. Raises Malformed."""
+    found: dict[str, str] = {}
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        name, one = waiting.pop()
+        if isinstance(one, (dict, list)):
+            items = one.items() if isinstance(one, dict) else enumerate(one)
+            room -= len(one)
+            if room < 0:
+                raise Malformed("a set of parameters is too large")
+            waiting += [(f"{name}.{key}" if name else str(key), item) for key, item in items]
+        elif name:
+            found[name] = shown(float(one) if isinstance(one, int) and not isinstance(one, bool) else one)
     return found

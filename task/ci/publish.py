@@ -3,15 +3,15 @@
 import os
 from collections.abc import Mapping
 
-from task.ci.results import dotenv, github_output, github_summary, repositories, results
+from task.ci.results import LONGEST_MESSAGE, cut, dotenv, github_output, github_summary, repositories, results
 from task.errors import UsageError
-from task.model import Report
+from task.model import Problem, Report
 from task.output.console import stdout_console
 from task.output.report_json import as_json, json_text
 from task.output.report_table import table
 from task.output.report_text import plain
 from task.output.stdout import unwritable, write_stdout
-from task.settings import ResultOptions
+from task.settings import HandedOptions, ResultOptions
 
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
@@ -43,8 +43,42 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
 
 def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
     """Write the report to all places, and return an error for each place that could not be written."""
-    named = results(report)
-    writes = [("--report", _report(output), json_text(report), "w")] if output.report else []
+    failed = _write([("--report", _report(output), json_text(report), "w")] if output.report else [])
+    failed += hand_over(results(report), output, environ)
+    if path := environ.get("GITHUB_STEP_SUMMARY"):
+        failed += _write([("GITHUB_STEP_SUMMARY", path, github_summary(report), "a")])
+    if output.output == "repositories":
+        refused = write_stdout(repositories(report))
+    else:
+        refused = write_stdout(json_text(report) if output.output == "json" else shown(report, environ))
+    if refused and not (report.dry and isinstance(refused, BrokenPipeError)):  # `plan | head`: nothing is lost
+        failed.append(unwritable(refused))
+    return failed
+
+
+def tell(
+    command: str,
+    message: str,
+    output: HandedOptions,
+    environ: Mapping[str, str],
+    *,
+    commit: str = "",
+    problems: tuple[Problem, ...] = (),
+    code: int = 0,
+) -> None:
+    """Hand over the results of a command that writes nothing to Git. After an error, the error is the message.
+
+    Raises `UsageError` if a place cannot be written.
+    """
+    named = results(Report(command, (), 0, (), (), problems, code))
+    message = named["message"] if code else cut(message, LONGEST_MESSAGE)
+    for failed in hand_over({**named, "commit": commit, "message": message}, output, environ):
+        raise failed
+
+
+def hand_over(named: Mapping[str, str], output: HandedOptions, environ: Mapping[str, str]) -> list[UsageError]:
+    """Write the results to where the next step reads them. Return an error for each place that could not be written."""
+    writes = []
     if output.results_dir:
         writes += [("--results-dir", os.path.join(_folder(output), name), text, "w") for name, text in named.items()]
     if output.dotenv:
@@ -52,8 +86,10 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     # GitHub's files belong to all steps of the job, so a step appends to them.
     if path := environ.get("GITHUB_OUTPUT"):
         writes.append(("GITHUB_OUTPUT", path, github_output(named), "a"))
-    if path := environ.get("GITHUB_STEP_SUMMARY"):
-        writes.append(("GITHUB_STEP_SUMMARY", path, github_summary(report), "a"))
+    return _write(writes)
+
+
+def _write(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
     failed = []
     for option, path, text, mode in writes:
         try:
@@ -63,12 +99,6 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
                 file.write(text)
         except OSError as error:
             failed.append(_unwritable(option, path, error.strerror))
-    if output.output == "repositories":
-        refused = write_stdout(repositories(report))
-    else:
-        refused = write_stdout(json_text(report) if output.output == "json" else shown(report, environ))
-    if refused and not (report.dry and isinstance(refused, BrokenPipeError)):  # `plan | head`: nothing is lost
-        failed.append(unwritable(refused))
     return failed
 
 
@@ -79,7 +109,7 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
     return plain(report)
 
 
-def _folder(output: ResultOptions) -> str:
+def _folder(output: HandedOptions) -> str:
     """Return the folder of the results, without `FILE/..`.
 
     A Tekton StepAction knows the path of each result, but not their folder: it passes `<path of a result>/..`.

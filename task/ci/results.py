@@ -82,7 +82,7 @@ def results(report: Report) -> Mapping[str, str]:
         ),
     }
     room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in values.items()) - len("[]")
-    message = _cut(_message(report), min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE)))
+    message = cut(_message(report), min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE)))
     room -= len(message.encode())
     kept: list[str] = []
     for name in updated:
@@ -102,7 +102,7 @@ def _message(report: Report) -> str:
     return summary(status(report), counts(report), dry=report.dry, back=back)
 
 
-def _cut(text: str, size: int) -> str:
+def cut(text: str, size: int) -> str:
     """Return the beginning of the text that fits into `size` bytes, on one line that no terminal or runner obeys."""
     line = printable(one_line(text)).encode(errors="replace")
     return (line if len(line) <= size else line[: size - len("…".encode())] + "…".encode()).decode(errors="ignore")

@@ -14,11 +14,13 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from task import __version__, shutdown
-from task.ci.publish import publish
+from task.ci.publish import hand_over, publish
+from task.ci.results import results
 from task.cli.call import Call
 from task.cli.command import record_of
 from task.cli.command_files import CommandFiles, GroupedCommands
 from task.cli.mistakes import as_given, explained
+from task.cli.parameters import HOSTED
 from task.cli.strange_variables import strange_variables
 from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
@@ -28,8 +30,8 @@ from task.output.stdout import abandon, unwritable
 from task.settings import ResultOptions
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
+LOOKING = ("status", "wait")  # they print something else than a report
 SHOWN_BY_TYPER = {"-h", "--help", "--help-all", "--version", "--show-completion", "--install-completion"}
-PUBLISHING = ("run", "plan", "scan", "promote", "hold", "release", "rollback")
 
 app = typer.Typer(
     name="image-update",
@@ -74,6 +76,8 @@ def main(argv: Sequence[str]) -> int:
     call = Call(group, argv)
     try:
         shutdown.hear()
+        if call.mistake:
+            return _end(call.mistake, call)
         return group.main(args=list(argv), prog_name="image-update", standalone_mode=False, obj=call) or 0
     except SystemExit as end:
         # Typer ends the program after any broken pipe; only one while it prints help is harmless
@@ -116,13 +120,16 @@ def _end(error: TaskError, call: Call) -> int:
     """Print the error once, and write the results of a failed run, because a CI host waits for them."""
     code = int(shutdown.code() or error.exit)
     call.log.problem("error", error.subject, error.message, error.hint)
-    if call.command in PUBLISHING:
+    if call.command in HOSTED:
         problem = Problem(rule=error.rule, message=str(error), hint=error.hint)
         problems = (problem, *strange_variables(call.environ))
         failure = Report(call.command, (), 0, (), (), problems, code)
         output = record_of(ResultOptions, call.given)
-        with shutdown.shield():
-            publish(failure, output, call.environ)  # an error here stays silent, because the run has failed already
+        with shutdown.shield():  # an error here stays silent, because the run has failed already
+            if call.command in LOOKING:
+                hand_over(results(failure), output, call.environ)
+            else:
+                publish(failure, output, call.environ)
             if path := call.given.get("metrics_file"):
                 notify(failure, Receivers(path), 0.0, call.environ, call.log)
     return code

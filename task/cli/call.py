@@ -9,6 +9,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from task.cli.parameters import HOSTED, adopt
 from task.cli.strange_variables import strange_variables
 from task.output.console import stderr_console
 from task.output.log import Log
@@ -18,10 +19,13 @@ class Call:
     """The call, which commands find in `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
-        self.environ: Mapping[str, str] = dict(os.environ)
         self._group = group
         self._words = list(argv[1:])
         self.command = argv[0] if argv and argv[0] in group.commands else ""
+        self._called, self.mistake = adopt(os.environ, self.command, group.commands)
+        if self.mistake and self.command not in HOSTED:
+            self.command = "run"  # whose options say where the results of the failed step go
+        self.environ: Mapping[str, str] = dict(os.environ)
 
     @cached_property
     def _read(self) -> Any:
@@ -37,14 +41,20 @@ class Call:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return the flags whose values come from variables, with these variables, so that an error can name them."""
+        """Return the flags whose values come from variables, and what an error calls them instead.
+
+        That is the variable, or the parameter of a host.
+        """
         if not self._read:
             return {}
         params = [one for one in self._group.commands[self.command].params if one.envvar]
         return {
-            one.opts[0] if one.opts[0].startswith("--") else str(one.metavar): str(one.envvar)
+            one.opts[0] if one.opts[0].startswith("--") else str(one.metavar): self._called.get(
+                str(one.envvar), str(one.envvar)
+            )
             for one in params
-            if (source := self._read.get_parameter_source(one.name)) is not None and source.name == "ENVIRONMENT"
+            if one.envvar in self._called
+            or ((source := self._read.get_parameter_source(one.name)) is not None and source.name == "ENVIRONMENT")
         }
 
     @cached_property

@@ -29,7 +29,7 @@ from task.pipeline.discover import Discovered, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import READING, LintOptions, NameOptions, Settings
 from task.text import counted, exact_json, printable, without_logins
-from task.wiring.application_sources import sources
+from task.wiring.argo import sources
 from task.wiring.world import world_of
 
 SCHEMA = "image-update/lint/v1"

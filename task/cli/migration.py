@@ -18,7 +18,7 @@ from task.pipeline.discover import Discovered
 from task.pipeline.match import asks_for_all
 from task.settings import Settings
 from task.text import counted, without_logins
-from task.wiring.application_sources import sources
+from task.wiring.argo import sources
 
 HOWS = {"git": "commits", "live": "patches the live Application", "nothing": "does nothing"}
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from task import shutdown
 from task.ci.masking import mask
+from task.ci.publish import tell
 from task.cli.call import Call
 from task.cli.command import command
 from task.cli.html_page import HtmlCommand, write_page
@@ -23,6 +24,7 @@ from task.settings import (
     FORGE_TOKENS,
     SECRETS,
     EventOptions,
+    HandedOptions,
     NameOptions,
     OriginOptions,
     RulesOptions,
@@ -34,7 +36,7 @@ from task.wiring.world import world_of
 COMMAND_CLASS = HtmlCommand  # Typer creates the command with this class
 
 
-@command(StatusOptions, EventOptions, OriginOptions, NameOptions, RulesOptions, *DECIDING)
+@command(StatusOptions, EventOptions, OriginOptions, NameOptions, RulesOptions, *DECIDING, HandedOptions)
 def status(settings: Settings, call: Call) -> int:
     """Show each image: its version in Git and in the cluster, its holds and its last builds."""
     given, environ, log = settings.status, call.environ, call.log
@@ -56,6 +58,8 @@ def status(settings: Settings, call: Call) -> int:
         say(json_text(found))
     else:
         say(table(found, console) if console else plain(found))
+    told = f"images shown: {len(found.images)}"
+    tell("status", told, settings.handed, environ, problems=found.problems, code=found.exit)
     return found.exit
 
 

@@ -16,8 +16,7 @@ from task.after.plan_comment import commented
 from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.ci.build import build_of
-from task.ci.builder_files import read_built
-from task.ci.builders import with_built
+from task.ci.builders import read_built, with_built
 from task.ci.event import event_images
 from task.ci.job_pull_request import request_event
 from task.ci.masking import mask

@@ -18,12 +18,14 @@ from task.after.waiting import (
 from task.argocd.rollout import Rollout
 from task.argocd.rollout_display import line
 from task.argocd.rollouts import Awaited, Judge, RolloutApi
+from task.ci.publish import tell
 from task.cli.call import Call
 from task.cli.command import command
 from task.errors import Exit, UsageError
 from task.output.log import Log
 from task.output.stdout import say
-from task.settings import REACHING, Settings, WaitOptions
+from task.settings import REACHING, HandedOptions, Settings, WaitOptions
+from task.text import and_more
 from task.wiring.argo import Argo
 from task.wiring.git import descends_of
 
@@ -31,7 +33,7 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-@command(WaitOptions, *REACHING)
+@command(WaitOptions, *REACHING, HandedOptions)
 def wait(settings: Settings, call: Call) -> int:
     """Wait until Argo CD has synced a revision and its Applications are healthy."""
     environ, log = call.environ, call.log
@@ -40,7 +42,11 @@ def wait(settings: Settings, call: Call) -> int:
         if not argo.where:
             raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
         descends = descends_of(settings, environ, log, opened)
-        return wait_for(settings.wait, settings.sources.argocd_namespace, argo.patient, environ, log, descends)
+        code = wait_for(settings.wait, settings.sources.argocd_namespace, argo.patient, environ, log, descends)
+    asked = settings.wait
+    told = f"rolled out: {and_more(asked.app)}"
+    tell("wait", told, settings.handed, environ, commit=asked.revision.strip().lower())
+    return code
 
 
 def wait_for(

@@ -7,8 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from task import shutdown
-from task.commands.image_status import image_status, paths_of, unread, versions_to_read, with_history, without_git
-from task.commands.open_requests import with_requests
+from task.commands.image_status import (
+    image_status,
+    paths_of,
+    unread,
+    versions_to_read,
+    with_history,
+    with_requests,
+    without_git,
+)
 from task.commands.scan import chosen
 from task.deciding.ask import Ask, failed_asks
 from task.deciding.decide import places

@@ -21,7 +21,7 @@ from task.image import split_image_list
 from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Unchecked, Verdict
 from task.policy.judge import same
 from task.policy.order import version_of
-from task.policy.remember import active, hold_text, holding, rolled_back
+from task.policy.remember import active, hold_text, holding, released, rolled_back
 from task.text import counted
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
@@ -79,7 +79,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
     was, event = situation.hold, memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
         return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held")))
-    free = replace(memory, hold=None, deferred=None, rollback=None)
+    free = released(memory)
     lifted = intent.whole and situation.state.hold is not None
     told = f"released: it was {hold_text(was)}" if was else "released"
     if event is None or intent.discard:

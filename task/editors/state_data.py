@@ -20,7 +20,7 @@ FILE = ("files",)
 STATE = ("hold", "images", "released")
 MEMORY = ("written", "replaced", "hold", "deferred", "rollback", "released")
 HOLD = ("reason", "by", "at", "until")
-MEANT = ("to", "tag", "digest")
+MEANT = ("to", "tag", "digest", "was")
 WRITTEN = ("tag", "digest", "sequence", "counter", "commit", "repository", "created", "image-digest")
 _STRUCTURE = (*FILE, *STATE, *MEMORY)
 _HOLD: _Shape = dict.fromkeys(HOLD)
@@ -85,13 +85,13 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
     rollback = None
     if "rollback" in fields:
         words = _words(tree, _fields(tree, fields["rollback"], "rollback", MEANT))
-        rollback = Meant(words["to"], words.get("tag", ""), words.get("digest", "")) if words.get("to") else None
+        rollback = Meant(*(words.get(name, "") for name in MEANT))
     return Memory(
         written=_written(tree, fields["written"], "written") if "written" in fields else None,
         replaced=_list(tree, fields["replaced"], "replaced") if "replaced" in fields else (),
         hold=_hold(tree, fields["hold"]) if "hold" in fields else None,
         deferred=_written(tree, fields["deferred"], "deferred") if "deferred" in fields else None,
-        rollback=rollback,
+        rollback=rollback if rollback != Meant("") else None,
         released=_released(tree, fields),
     )
 
@@ -229,7 +229,7 @@ def remembered(states: Mapping[str, State]) -> dict[str, State]:
                 replaced=tuple(map(stripped, memory.replaced)),
                 hold=_plain_hold(memory.hold),
                 deferred=_plain(memory.deferred),
-                rollback=Meant(*map(stripped, astuple(rollback))) if rollback and rollback.to else None,
+                rollback=Meant(*map(stripped, astuple(rollback))) if rollback and rollback != Meant("") else None,
                 released=_instant("released", memory.released),
             )
             if kept != Memory():

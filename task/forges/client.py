@@ -75,7 +75,7 @@ class Reach:
 
     place: ForgeAddress
     token: ForgeToken
-    ca_file: str = ""
+    more_ca: str = ""
     log: Callable[[str], None] = lambda _line: None
     limits: Limits = LIMITS
     # takes a sentence for people, such as: the repository has moved
@@ -164,7 +164,7 @@ class Client:
         # the beginnings of its addresses: the known one, and the present one
         self._moved: tuple[str, str] | None = None
         self._http = Http(
-            reach.place.api, login=login, ca_file=reach.ca_file, headers=headers, limits=reach.limits, log=reach.log
+            reach.place.api, login=login, more_ca=reach.more_ca, headers=headers, limits=reach.limits, log=reach.log
         )
 
     def ask(

@@ -29,7 +29,7 @@ class Forges:
         self,
         known: Sequence[Known],
         tokens: Tokens,
-        ca_file: str = "",
+        more_ca: str = "",
         *,
         log: Callable[[str], None] = lambda _line: None,
         limits: Limits = LIMITS,
@@ -37,7 +37,7 @@ class Forges:
     ) -> None:
         """`known`: `--forge` first, then `task.forges.places.known_to`. Nothing is contacted yet."""
         self._known, self._tokens = tuple(known), tokens
-        self._ca_file, self._log, self._limits, self._warn = ca_file, log, limits, warn
+        self._more_ca, self._log, self._limits, self._warn = more_ca, log, limits, warn
         self._lock = Lock()
         self._probed: dict[str, Known] = {}
         self._opened: dict[ForgeAddress, ForgeApi] = {}
@@ -123,13 +123,13 @@ class Forges:
             self._others.clear()
 
     def _reach(self, place: ForgeAddress, token: ForgeToken) -> Reach:
-        return Reach(place, token, self._ca_file, self._log, self._limits, self._warn)
+        return Reach(place, token, self._more_ca, self._log, self._limits, self._warn)
 
     def _asked(self, repo: str) -> ForgeAddress:
         remote = remote_of(repo)
         with self._lock:
             if remote.root not in self._probed:
-                self._probed[remote.root] = probe(remote, self._ca_file, self._log)
+                self._probed[remote.root] = probe(remote, self._more_ca, self._log)
             known = self._probed[remote.root]
         place = place_of(repo, (known,))
         if place is None:

@@ -16,13 +16,13 @@ LIMITS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1
 
 
 def probe(
-    remote: RemoteUrl, ca_file: str = "", log: Callable[[str], None] = lambda _line: None, limits: Limits = LIMITS
+    remote: RemoteUrl, more_ca: str = "", log: Callable[[str], None] = lambda _line: None, limits: Limits = LIMITS
 ) -> Known:
     """Return which forge a host is, and where its web begins (GitLab and others may be below a path).
 
     Raises `ForgeError` if the host is of another kind, and `UnreachableError` if it does not answer.
     """
-    http = Http(remote.root, ca_file=ca_file, log=log, limits=limits)
+    http = Http(remote.root, more_ca=more_ca, log=log, limits=limits)
     answered = False
     folders = [""]
     if not remote.ssh and len(remote.parts) > 2:  # there is a folder before owner and repository

@@ -38,7 +38,7 @@ from task.git.failed import GitEnded, GitFailed
 from task.git.host_config import HostConfig
 from task.git.names import address_of, rewritten
 from task.git.owner import Local, is_safe, owned_by_another
-from task.git.ssh_sharing import SshSharing
+from task.git.ssh import SshSharing
 from task.processes.bounds import Bounds, Clock
 from task.processes.environment import is_secret, needs
 from task.processes.watch import CapturedOutput, Watch, finish, send

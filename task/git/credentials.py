@@ -63,7 +63,7 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
         app=_app(given, environ),
         app_server=github or _GITHUB,
         ssh=collect(ssh, environ.get("HOME", "")) if ssh.anything else None,
-        certificates=_certificates(given.ca_file),
+        certificates=certificates(given.ca_file),
         config_file=config_file,
     )
     return Access(found, environ)
@@ -154,7 +154,7 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
     return login
 
 
-def _certificates(path: str) -> str:
+def certificates(path: str) -> str:
     """Return the certificates in a file, or in all files of a folder (a mounted ConfigMap, which may be empty)."""
     if not path:
         return ""

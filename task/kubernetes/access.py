@@ -16,8 +16,7 @@ from task.errors import SourceAccessError, UsageError
 from task.files import check_file, read_text, remove_folder, temporary_folder
 from task.http import Http, Limits
 from task.kubernetes.exec_plugin import Credential, ask
-from task.kubernetes.in_cluster import SERVICE_ACCOUNT, in_cluster
-from task.kubernetes.kubeconfig import Kubeconfig, Plugin, Server, User, kubeconfig
+from task.kubernetes.kubeconfig import SERVICE_ACCOUNT, Kubeconfig, Plugin, Server, User, in_cluster, kubeconfig
 from task.secret import Secret
 from task.urls import is_loopback, split
 

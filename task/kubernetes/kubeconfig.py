@@ -238,3 +238,11 @@ def _map(raw: dict[str, Any], key: str) -> dict[str, Any]:
 def _list(raw: dict[str, Any], key: str) -> list[dict[str, Any]]:
     value = raw.get(key)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def in_cluster(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> bool:
+    """Tell whether this process runs in a pod with a service account."""
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(os.path.join(service_account, "token"))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.known_keys import differ
 from task.annotations.writable import refuse_files
 from task.deciding.cautions import file_cautions
-from task.deciding.decide import file_of, own_states, state_path, states_of
-from task.deciding.hold_changes import hold_changes, new_holds
+from task.deciding.decide import file_of, is_state_path, own_states, state_path, states_of
 from task.deciding.job import AUTHOR, Terms, Wording
 from task.deciding.move import Move, Remember, failed
 from task.deciding.target import target_of
 from task.deciding.weigh import key_of
 from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
-from task.editors.state_file import write_state
+from task.editors.state_file import read_state, write_state
 from task.errors import NotPermittedError, TargetError, TaskError
 from task.landing.existing_heads import ExistingHeads, Waits
 from task.landing.waiting import with_rest
@@ -38,10 +37,10 @@ from task.model import (
     Wishes,
 )
 from task.policy.order import version_of
+from task.policy.remember import hold_text
 from task.repository_config.config import agreed
 from task.templates.change import Change
-from task.templates.commit_message import AppChanges, commit_message
-from task.templates.hold_message import hold_message, subject
+from task.templates.commit_message import AppChanges, commit_message, hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
 SHORT = 4  # in a word of so many letters, two different ones make another word
@@ -73,6 +72,7 @@ class PreparedCommit:
     sentences: tuple[str, ...] = ()  # about the images that no change names, or about all if a person gave the command
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     cautions: tuple[Problem, ...] = ()
+    lost: tuple[str, ...] = ()  # files with builds of other Applications that waited, and that the base overtook
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
     frozen: bool = False  # whether a freeze covers some of it
@@ -99,7 +99,10 @@ def prepare_commits(
     # What a run only remembers aside goes to no head branch.
     settled = [one.decision for one in moves if one not in branches.get(one.decision.head, ()) and not one.kept]
     gone = [one for one in waits.builds if one.outcome != "waits"]
-    made = []
+    made, written = [], set()
+    for one in gone:  # what is left may be builds of other Applications only
+        if heads.ours(one.head) and waits.rest.get(one.head):
+            branches.setdefault(one.head, [])
     for name, members in branches.items():
         head, theirs = heads.ours(name), heads.theirs(name)
         if head and all(move.kept for move in members) and not any(one.head == name for one in gone):
@@ -108,14 +111,15 @@ def prepare_commits(
         files, done, rest, cautions = _edit(under.files, members, terms)
         aside = name != snapshot.branch
         files |= _changed_states(under, done, aside=aside)
-        files = with_rest(under.files, files, waits.rest.get(name, {}))
+        files, lost = with_rest(under.files, files, waits.rest.get(name, {}))
         settled += rest
         if files:
+            written.add(name)
             head_commit = None  # the commit goes to the base branch itself
             if aside:
                 head_commit = heads.found[name].tip if name in heads.found else ""
             prepared = _prepare(under, name, head_commit, files, done, wording, on_top=theirs is not None)
-            made.append(replace(prepared, cautions=tuple(cautions)))
+            made.append(replace(prepared, cautions=tuple(cautions), lost=tuple(lost)))
         else:
             settled += [move.decision for move in done if not move.kept]
     refused = {one.subscription.application.key: one.judged for one in settled if one.rule == NotPermittedError.rule}
@@ -130,10 +134,8 @@ def prepare_commits(
     obsolete = []
     for name in heads.found:
         head = heads.ours(name)
-        if head is None or not head.changed or name in branches or not any(one.head == name for one in gone):
-            continue
-        if not waits.rest.get(name):
-            why = dict.fromkeys(f"{one.tag or one.digest}: {one.because}" for one in gone if one.head == name)
+        why = dict.fromkeys(f"{one.tag or one.digest}: {one.because}" for one in gone if one.head == name)
+        if head and head.changed and why and name not in written and not branches.get(name):
             obsolete.append(Obsolete(name, head.tip, "; ".join(why)))
     return made, settled, obsolete
 
@@ -305,7 +307,7 @@ def _prepare(
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
         asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named)
     if asked or not changed:
-        words = asked or subject(command, named)
+        words = asked or (subject(command, named) if named else "keep what else waits")
         message = hold_message(words, wording.template, named, sentences, wording.trailers)
     else:
         sentences = tuple(_deferrals(done, len(named)))
@@ -356,3 +358,48 @@ def _sentences(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]])
     lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.because}" for one in done)
     missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
     return {**lines, **dict.fromkeys(missing)}
+
+
+NO_FILE = File("", "")
+
+
+def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[tuple[str, str], str, str]]:
+    """Return (Application, what is held, reason) for each hold that the base does not have."""
+    apps = {state_path(one.subscription): one.subscription.application for one in done}
+    found: list[tuple[tuple[str, str], str, str]] = []
+    for path, app in apps.items():
+        if path not in after:
+            continue
+        old, new = read_state(before.get(path, NO_FILE).text), read_state(after[path].text)
+        for file, state in sorted(new.items()):
+            known = old.get(file, State())
+            holds = [(app.name, state.hold, known.hold)]
+            holds += [
+                (key, one.hold, known.images.get(key, Memory()).hold) for key, one in sorted(state.images.items())
+            ]
+            found += [
+                ((app.namespace, app.name), what, hold_text(now)) for what, now, then in holds if now and now != then
+            ]
+    return found
+
+
+def hold_changes(before: Files, after: Files) -> Iterator[str]:
+    """Yield a line for each state file whose holds or deferred events change. Other changes are left out."""
+    for path in sorted(after):
+        if is_state_path(path):
+            found = _lasting(after[path].text)
+            if found != _lasting(before.get(path, NO_FILE).text):
+                yield f"{path}: {found}"
+
+
+def _lasting(text: str) -> str:
+    """Return what a state file says about holds and deferred events. Pull requests carry its hash: keep the form."""
+    found: list[tuple[object, ...]] = []
+    for file, state in sorted(read_state(text).items()):
+        images = {
+            key: (one.hold, one.deferred and (one.deferred.tag, one.deferred.digest))
+            for key, one in sorted(state.images.items())
+            if one.hold or one.deferred
+        }
+        found += [(file, state.hold, images)] if state.hold or images else []
+    return repr(found)

@@ -19,7 +19,7 @@ from task.landing.governed import CONFIG, with_all_keys
 from task.landing.ports import Batch, Repository, World
 from task.landing.requests import Request, declined, is_over, requests_of
 from task.landing.waiting import Decided, Rest, decide_again, pairs_of, rest_of, waiting_on
-from task.model import File, Head, Place, Snapshot, State, Waited
+from task.model import File, Head, Place, Problem, Snapshot, State, Waited
 from task.policy.remember import merged
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
@@ -31,6 +31,7 @@ class Waits:
 
     builds: tuple[Waited, ...] = ()
     rest: Mapping[str, Rest] = field(default_factory=dict)  # by head: changes that belong to no Application of this run
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class ExistingHeads:
         found = {ask.key: move for ask, move in decided}
         kept: list[Move] = []
         waited: list[Waited] = []
+        problems: list[Problem] = []
         rest: dict[str, Rest] = {}
         for name, head in self.found.items():
             there = [(ask, found[ask.key]) for ask, move in decided if move.decision.head == name]
@@ -65,21 +67,22 @@ class ExistingHeads:
                 found |= {ask.key: move for ask, move in there}
                 continue
             subs = [sub for ask, _ in there for sub in (ask.subscription, *ask.siblings)]
-            waiting = waiting_on(head, subs, terms)
-            rest[name] = rest_of(head, waiting, subs, terms)
-            pairs = pairs_of(waiting, self.base, there)
+            waiting, unread = waiting_on(head, self.base, subs, terms)
+            rest[name] = rest_of(head, waiting, unread, subs)
+            pairs = pairs_of(waiting, there)
             ancestry = {**facts.ancestry, **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)}}
-            again = decide_again(self.base, name, waiting, there, terms, ancestry)
+            again = decide_again(self.base, name, waiting, unread, there, terms, ancestry)
             found |= {ask.key: move for (ask, _), move in zip(there, again.moves, strict=True)}
             kept += again.kept
             waited += again.waited
+            problems += again.problems
         moves = [
             declined(move, self.requests[move.decision.head], world)
             if move.decision.head in self.requests and not ask.intent  # nobody verifies what is declined
             else move
             for (ask, _), move in zip(decided, found.values(), strict=True)
         ]
-        return [*moves, *kept], Waits(tuple(waited), rest)
+        return [*moves, *kept], Waits(tuple(waited), rest, tuple(problems))
 
     def _on_theirs(
         self, head: Head, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather

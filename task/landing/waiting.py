@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
+from difflib import Match, SequenceMatcher
+from typing import Literal
 
 from task.annotations.writable import refuse_files
 from task.deciding.ask import Ask
-from task.deciding.decide import file_of, own_states, reading, situation_of, state_of, state_path
+from task.deciding.decide import file_of, is_state_path, own_states, reading, situation_of, state_path
 from task.deciding.job import Terms
 from task.deciding.move import Move, Remember
 from task.deciding.questions import Offer
-from task.deciding.target import resolve, target_of
+from task.deciding.target import resolve, target_of, target_places
 from task.deciding.weigh import Facts, Situation, key_of, weigh
 from task.editors import EDITORS
 from task.errors import NotPermittedError, TaskError
@@ -27,9 +28,9 @@ from task.model import (
     File,
     Files,
     Head,
-    Hold,
     Image,
     Memory,
+    Problem,
     Reading,
     Snapshot,
     State,
@@ -38,132 +39,187 @@ from task.model import (
     Waited,
     Written,
 )
-from task.policy.order import Ancestry, commits, version_of, why_older
-from task.policy.remember import hold_text, holding, rolled_back
+from task.policy.order import Ancestry, alike, commits, version_of, why_older
+from task.policy.remember import hold_text, holding, released, rolled_back
 
 Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and after a change on a head branch
 GONE = File("", "")
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 NOTHING = State()
+MOST_LINES = 4000  # that differ: more are not compared, because that may take minutes
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """One build on a head branch."""
+    """One build on a head branch, and what the base says about its image now."""
 
-    subscription: Subscription
+    situation: Situation
     image: Image
     build: Build = Build()
-    back_from: str = ""  # the version that a person rolled back from; "" for any other build
-    passed: tuple[str, ...] = ()  # all that it replaced
-    hold: Hold | None = None  # of that rollback
-    whole: bool = False  # whether that hold is of all images
+    rollback: Memory | None = None  # what the head branch remembers, if a person's rollback waits
 
     @property
-    def written(self) -> Written:
-        """The build as memory has it."""
-        return Written(self.image.tag, self.image.digest, self.build)
+    def subscription(self) -> Subscription:
+        """The subscription that it is for."""
+        return self.situation.subscription
+
+    @property
+    def was(self) -> str:
+        """The version that a person rolled back from; "" for any other build."""
+        return self.rollback.rollback.was if self.rollback and self.rollback.rollback else ""
 
 
-def waiting_on(head: Head, subs: Iterable[Subscription], terms: Terms) -> list[Waiting]:
-    """Return the builds of these subscriptions that wait on a head branch of ours."""
+@dataclass(frozen=True)
+class Unread:
+    """Something of a subscription that our commit changed on a head branch, and that cannot be decided now."""
+
+    subscription: Subscription
+    error: TaskError
+    on_head: bool  # whether the head branch cannot be read; else it is the base
+    written: Written | None = None  # what the head branch remembers of it, if that can be read
+
+
+def waiting_on(
+    head: Head, base: Snapshot, subs: Iterable[Subscription], terms: Terms
+) -> tuple[list[Waiting], list[Unread]]:
+    """Return the builds of these subscriptions that wait on a head branch of ours, and those that cannot be read."""
+    found: list[Waiting] = []
+    unread: list[Unread] = []
     if head.before is None or not head.changed:
-        return []
-    unique = {sub.identity: sub for sub in subs}
-    found = (_waiting(head, head.before, sub, terms) for sub in unique.values())
-    return [one for one in found if one]
+        return found, unread
+    terms = replace(terms, build=Build(), require_live=False, allow_downgrade=False)
+    for sub in {sub.identity: sub for sub in subs}.values():
+        written, on_head = None, True
+        try:
+            was, now = (_remembered(one, sub) for one in (head.before, head))
+            written = now.written if now.written != was.written else None
+            old, new = reading(head.before, sub, terms), reading(head, sub, terms)
+            if not version_of(new) or (version_of(new) == version_of(old) and old.sound):
+                continue
+            on_head = False
+            # what waits was proposed before a freeze, and was asked about at the registry then
+            situation = situation_of(base, replace(sub, freeze=None), terms)
+        except TaskError as error:
+            if any(_writes(sub, path) for path in head.changed):
+                unread.append(Unread(sub, error, on_head, written))
+            continue
+        image = replace(sub.entry.image, tag=new.tag, digest=new.digest)
+        back = now.rollback is not None and alike(now.rollback, new) and now.rollback.was == version_of(old)
+        of_this = now.written is not None and version_of(now.written) == version_of(new)
+        build = now.written.build if now.written and of_this and not back else Build()
+        found.append(Waiting(situation, image, build, now if back else None))
+    return found, unread
 
 
-def _waiting(head: Head, before: Snapshot, sub: Subscription, terms: Terms) -> Waiting | None:
-    try:
-        old, new = reading(before, sub, terms), reading(head, sub, terms)
-        was, now = (_state(one, sub) for one in (before, head))
-    except TaskError:
-        return None
-    if not version_of(new) or (version_of(new) == version_of(old) and old.sound):
-        return None
-    image, key = replace(sub.entry.image, tag=new.tag, digest=new.digest), key_of(sub)
-    memory, known = now.images.get(key, Memory()), was.images.get(key, Memory())
-    of_this = memory.written is not None and version_of(memory.written) == version_of(new)
-    # A rollback keeps `written`, which may be the very version that it goes back to.
-    of_event = of_this and memory.written != known.written
-    if not of_event and version_of(old) in memory.replaced and version_of(old) not in known.replaced:
-        whole = now.hold is not None and now.hold != was.hold
-        hold = now.hold if whole else memory.hold if memory.hold != known.hold else None
-        passed = tuple(one for one in memory.replaced if one not in known.replaced)
-        return Waiting(sub, image, back_from=version_of(old), passed=passed, hold=hold, whole=whole)
-    return Waiting(sub, image, memory.written.build if memory.written and of_this else Build())
-
-
-def _state(snapshot: Snapshot, sub: Subscription) -> State:
+def _remembered(snapshot: Snapshot, sub: Subscription) -> Memory:
     states = own_states(snapshot.files, state_path(sub))
-    return states.get(file_of(snapshot, sub, states), NOTHING) if states else NOTHING
+    return states.get(file_of(snapshot, sub, states), NOTHING).images.get(key_of(sub), Memory())
 
 
-def pairs_of(waiting: Iterable[Waiting], base: Snapshot, decided: Sequence[Decided]) -> list[tuple[str, str, str]]:
+def _writes(sub: Subscription, path: str) -> bool:
+    """Tell whether a file belongs to the subscription: its target, or what is remembered of it."""
+    own = (*(place.path for place in target_places(sub)), state_path(sub))
+    return any(path == one or path.startswith(f"{one}/") for one in own)
+
+
+def pairs_of(waiting: Iterable[Waiting], decided: Sequence[Decided]) -> list[tuple[str, str, str]]:
     """Return the pairs of source commits whose order decides between what waits and other builds."""
     events = {ask.key: move.build for ask, move in decided}
     found: list[tuple[str, str, str]] = []
     for one in waiting:
-        try:
-            memory = state_of(base, one.subscription).images.get(key_of(one.subscription), Memory())
-        except TaskError:
-            continue
-        known = [two.build for two in (memory.written, memory.deferred) if two]
-        found += [pair for build in known if (pair := commits(one.build, build))]
-        if (event := events.get(one.subscription.identity)) and (pair := commits(event, one.build)):
-            found.append(pair)
+        memory, event = one.situation.memory, events.get(one.subscription.identity)
+        known = [(one.build, two.build) for two in (memory.written, memory.deferred) if two]
+        found += [pair for two in (*known, *([(event, one.build)] if event else [])) if (pair := commits(*two))]
     return found
 
 
-def rest_of(head: Head, waiting: Iterable[Waiting], subs: Iterable[Subscription], terms: Terms) -> Rest:
-    """Return what our commit changed beyond these builds: builds of Applications that this run did not read."""
+def rest_of(head: Head, waiting: Iterable[Waiting], unread: Iterable[Unread], subs: Iterable[Subscription]) -> Rest:
+    """Return what our commit changed beyond these builds: builds of Applications that this run did not read.
+
+    A build that cannot be decided is among them, unless its file on the head branch cannot be read: that may be broken.
+    """
     if head.before is None or not head.changed:
         return {}
     files = dict(head.before.files)
     for one in waiting:
         try:
             kind = resolve(one.subscription, head.before)
-            target = target_of(one.subscription, kind, carry=terms.carry)
+            target = target_of(one.subscription, kind, carry=one.situation.terms.carry)
             files.update(EDITORS[kind].write(files, target, one.image)[0])
         except TaskError:
             continue
-    ours = set(map(state_path, subs))
-    pairs = {path: (files.get(path), head.files.get(path)) for path in head.changed if path not in ours}
+    broken = [one.subscription for one in unread if one.on_head]
+    ours = set(map(state_path, subs)) - {state_path(one.subscription) for one in unread if not one.on_head}
+    left = [path for path in head.changed if path not in ours and not any(_writes(one, path) for one in broken)]
+    pairs = {path: (files.get(path), head.files.get(path)) for path in left}
     return {path: pair for path, pair in pairs.items() if _text(pair[0]) != _text(pair[1])}
 
 
-def with_rest(base: Files, changed: Files, rest: Rest) -> dict[str, File]:
-    """Return the changes with those of other Applications. Where the base has changed the same lines, it wins."""
-    files = dict(changed)
+def with_rest(base: Files, changed: Files, rest: Rest) -> tuple[dict[str, File], list[str]]:
+    """Return the changes with those of other Applications, and the files where some of the latter are lost.
+
+    Where the base has changed the same lines, it wins.
+    """
+    files, lost = dict(changed), []
     for path, (before, after) in rest.items():
+        if path in changed and is_state_path(path):
+            continue  # what is remembered is no text to merge
         now = files.get(path, base.get(path))
-        text = merged_text(_text(before), _text(after), _text(now))
+        text, whole = merged_text(_text(before), _text(after), _text(now))
+        lost += [] if whole or is_state_path(path) else [path]
         if text is None:
-            files[path] = File("", "")
+            files[path] = GONE
         elif text != _text(now):
             files[path] = replace(now or after or File(""), text=text)
-    return {path: file for path, file in files.items() if file != base.get(path, GONE)}
+    return {path: file for path, file in files.items() if file != base.get(path, GONE)}, lost
 
 
 def _text(file: File | None) -> str | None:
     return file.text if file and file.mode else None
 
 
-def merged_text(before: str | None, after: str | None, now: str | None) -> str | None:
-    """Return the text of now with the change from before to after. Lines that changed in both stay as they are now."""
+def merged_text(before: str | None, after: str | None, now: str | None) -> tuple[str | None, bool]:
+    """Return the text of now with the change from before to after, and whether it has all of that change.
+
+    Lines that changed in both stay as they are now. So does a whole text in which too many lines differ.
+    """
     if now in (before, after):
-        return after
+        return after, True
     if before is None or after is None or now is None:
-        return now
+        return now, False
     old, new, present = (text.splitlines(keepends=True) for text in (before, after, now))
-    blocks = SequenceMatcher(None, old, present, autojunk=False).get_matching_blocks()
-    for tag, start, end, first, last in reversed(SequenceMatcher(None, old, new, autojunk=False).get_opcodes()):
-        block = next((one for one in blocks if one.a <= start and end <= one.a + one.size and one.size), None)
-        if tag != "equal" and block:
-            at = start - block.a + block.b
-            present[at : at + end - start] = new[first:last]
-    return "".join(present)
+    blocks, hunks = _blocks(old, present), _blocks(old, new)
+    if blocks is None or hunks is None:
+        return now, False
+    whole, start, first = True, 0, 0
+    edits = []
+    for hunk in hunks:
+        if (hunk.a, hunk.b) != (start, first):
+            block = next((one for one in blocks if one.a <= start and hunk.a <= one.a + one.size and one.size), None)
+            if block:
+                at = start - block.a + block.b
+                edits.append((at, at + hunk.a - start, new[first : hunk.b]))
+            else:
+                whole = False
+        start, first = hunk.a + hunk.size, hunk.b + hunk.size
+    for at, end, lines in reversed(edits):
+        present[at:end] = lines
+    return "".join(present), whole
+
+
+def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
+    """Return the blocks of lines that two texts share, or None if too many lines differ to find that out."""
+    least = min(len(old), len(new))
+    start = next((count for count in range(least) if old[count] != new[count]), least)
+    least -= start
+    end = next((count for count in range(least) if old[-1 - count] != new[-1 - count]), least)
+    middle, other = old[start : len(old) - end], new[start : len(new) - end]
+    if max(len(middle), len(other)) > MOST_LINES:
+        return None
+    found = SequenceMatcher(None, middle, other).get_matching_blocks()
+    inner = [Match(one.a + start, one.b + start, one.size) for one in found[:-1]]
+    last = Match(len(old) - end, len(new) - end, end)
+    return [Match(0, 0, start), *inner, last]
 
 
 @dataclass(frozen=True)
@@ -173,12 +229,45 @@ class DecidedAgain:
     moves: tuple[Move, ...]
     kept: tuple[Move, ...]
     waited: tuple[Waited, ...]
+    problems: tuple[Problem, ...]
+
+
+# What becomes of something that waits if the command is about the same image. The outcomes of the ask are: it writes
+# a newer build than the one that waits, an older one, or the same; it changes nothing; a person's word counts.
+#   stays    it is decided again, on what is remembered after the command
+#   again    the ask writes the very same
+#   yields   the ask's build takes its place
+#   wins     the ask is refused, because something newer waits
+#   freed    a rollback is written again without its hold
+#   dropped  a person wants something else
+Meets = Literal["stays", "again", "yields", "wins", "freed", "dropped"]
+TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
+    # (command, outcome of the ask): (if a build waits, if a rollback waits)
+    ("run", "nothing"): ("stays", "stays"),
+    ("run", "newer"): ("yields", "yields"),
+    ("run", "same"): ("again", "again"),
+    ("run", "older"): ("wins", "wins"),
+    ("hold", "nothing"): ("stays", "stays"),
+    ("hold", "done"): ("stays", "stays"),
+    ("release", "nothing"): ("stays", "stays"),
+    ("release", "done"): ("stays", "freed"),
+    ("release", "newer"): ("yields", "yields"),
+    ("release", "same"): ("again", "again"),
+    ("release", "older"): ("stays", "freed"),
+    ("rollback", "nothing"): ("stays", "stays"),
+    ("rollback", "done"): ("stays", "dropped"),  # its hold defers the build
+    ("rollback", "no-hold"): ("dropped", "dropped"),
+    ("undo", "nothing"): ("stays", "stays"),
+    ("undo", "done"): ("wins", "dropped"),
+    ("undo", "no-hold"): ("wins", "dropped"),
+}
 
 
 def decide_again(
     base: Snapshot,
     head: str,
     waiting: Sequence[Waiting],
+    unread: Sequence[Unread],
     decided: Sequence[Decided],
     terms: Terms,
     ancestry: Ancestry,
@@ -186,29 +275,47 @@ def decide_again(
     """Decide what waits on a head branch of ours together with the asks that go there."""
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
-    anew = replace(terms, build=Build(), require_live=False, allow_downgrade=False)
     kept: list[Move] = []
     waited: list[Waited] = []
-    for one in waiting:
-        key = one.subscription.identity
-        own, outcome, because = _alone(base, one, anew, ancestry)
-        if key in moves and outcome != "merged":
-            together = _together(asks[key], moves[key], one, own, (outcome, because), terms, ancestry)
-            moves[key], own, outcome, because = together
-        if own and own.updates and (why := _not_permitted(base, own, head, terms)):
-            own, outcome, because = None, "dropped", why
+    own: Move | None
+    fate: Fate
+    for found in waiting:
+        key = found.subscription.identity
+        one = replace(found, situation=replace(found.situation, facts=Facts(ancestry)))
+        if key in asks:
+            moves[key], own, fate, because = _with_ask(base, one, asks[key], moves[key], terms)
+        else:
+            own, fate, because = _alone(base, one)
+        if own and own.updates and (why := _not_permitted(base, own, head)):
+            own, fate, because = None, "dropped", why
         if own:
             kept.append(replace(own, decision=replace(own.decision, head=head), kept=True))
-        waited.append(_told(one, head, outcome, because))
-    return DecidedAgain(tuple(moves.values()), tuple(kept), tuple(waited))
+        waited.append(_told(one.subscription, head, fate, because, one.image.tag, one.image.digest))
+    for lost in unread:
+        key, policy = lost.subscription.identity, lost.subscription.policy
+        if lost.written and key in moves and moves[key].updates and not asks[key].intent:
+            new, build = moves[key].decision.candidate, moves[key].build
+            if older := why_older(Written(new.tag, new.digest, build), lost.written, policy, ancestry):
+                why = f"{version_of(lost.written)} waits on the head branch already: {older}"
+                moves[key] = moves[key].without_effect(Verdict("refuse", "superseded", why))
+    rewritten = any(one.updates for one in moves.values()) or any(one.outcome != "waits" for one in waited)
+    problems: dict[Problem, None] = {}
+    for lost in unread:
+        app, written, rule, hint = lost.subscription.application.key, lost.written, lost.error.rule, lost.error.hint
+        message = f"what waits on {head} cannot be decided: {lost.error}"
+        problems[Problem(application=app, rule=rule, message=message, hint=hint, severity="warning")] = None
+        fate = "dropped" if rewritten and lost.on_head else "waits"
+        if written:
+            waited.append(_told(lost.subscription, head, fate, str(lost.error), written.tag, written.digest))
+    return DecidedAgain(tuple(moves.values()), tuple(kept), tuple(waited), tuple(problems))
 
 
-def _not_permitted(base: Snapshot, move: Move, head: str, terms: Terms) -> str:
+def _not_permitted(base: Snapshot, move: Move, head: str) -> str:
     """Return why the repository's config no longer lets an Application write what waits, or ""."""
     one = move.decision
     try:
         kind = resolve(one.subscription, base)
-        target = target_of(one.subscription, kind, carry=terms.carry)
+        target = target_of(one.subscription, kind)
         refuse_files(one.subscription, EDITORS[kind].write(base.files, target, one.candidate)[0], head)
     except NotPermittedError as error:
         return str(error)
@@ -217,134 +324,110 @@ def _not_permitted(base: Snapshot, move: Move, head: str, terms: Terms) -> str:
     return ""
 
 
-def _told(one: Waiting, head: str, outcome: Fate, because: str) -> Waited:
-    sub = one.subscription
-    return Waited(sub.application.key, sub.entry.alias, one.image.tag, one.image.digest, head, outcome, because)
+def _verb(ask: Ask) -> str:
+    return ask.intent.verb if ask.intent else "run"
 
 
-def _alone(base: Snapshot, one: Waiting, terms: Terms, ancestry: Ancestry) -> tuple[Move | None, Fate, str]:
-    """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it, and why."""
-    # what waits was proposed before the freeze, and was asked about at the registry then
-    sub = replace(one.subscription, freeze=None)
-    try:
-        situation = situation_of(base, sub, terms, Facts(ancestry))
-    except TaskError as error:
-        return None, "dropped", error.message
-    there = version_of(situation.in_git)
-    if there == one.image.version and situation.in_git.sound:
-        return None, "merged", f"{base.branch} says {there} by now"
-    if one.back_from:
-        if there != one.back_from:
-            return None, "superseded", f"{base.branch} says {there or 'nothing'} by now, not {one.back_from}"
-        because = f"rolled back from {one.back_from}{f'; {hold_text(one.hold)}' if one.hold else ''}"
-        return _rollback(one, situation, because), "waits", because
-    move = weigh(situation, Offer(one.image, one.build))
-    move = replace(move, decision=replace(move.decision, candidate=one.image)) if move.updates else move
-    verdict = move.decision.judged
-    if verdict.verdict == "update":
-        return _deferring(move, situation.memory.deferred), "waits", verdict.because
-    if verdict.verdict == "defer":
-        hold = holding(situation.state, situation.memory, terms.now)
-        return move, "deferred", hold_text(hold) if hold else verdict.because
-    return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
+def _with_ask(base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms) -> tuple[Move, Move | None, Fate, str]:
+    """Return the ask's move, the move that keeps or defers what waits, what becomes of it, and why."""
+    outcome, older = _outcome(ask, move, one, terms)
+    meets = TOGETHER[_verb(ask), outcome][1 if one.rollback else 0]
+    if meets in ("stays", "freed") or _verb(ask) == "release":
+        one = replace(one, situation=_after(one.situation, ask, move))
+    own, fate, because = _alone(base, one)
+    new = move.decision
+    if own is None or meets == "again" or (meets == "dropped" and new.candidate.version == one.image.version):
+        return move, None, fate, because
+    if meets == "yields":
+        return move, None, "superseded", f"{new.candidate.version} takes its place"
+    if meets == "dropped":
+        return move, None, "dropped", new.because
+    if meets == "freed":
+        return _freed(move, one, own), None, fate, because
+    why = f"{one.image.version} waits on the head branch already{f': {older}' if older else ''}"
+    if meets == "wins":
+        return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
+    if outcome == "older":  # the hold ends all the same
+        verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
+        freed = Remember(one.situation.memory, lifted=bool(move.remember and move.remember.lifted))
+        move = replace(move, decision=replace(new, judged=verdict), remember=freed)
+    elif (fate, new.verdict, ask.intent) == ("deferred", "defer", None) and new.candidate.version != one.image.version:
+        newer = f"{because}; {one.image.version} is remembered and is newer"
+        move = move.without_effect(Verdict("refuse", "superseded", newer))
+    return move, own, fate, because
 
 
-def _rollback(one: Waiting, situation: Situation, because: str) -> Move:
-    memory = rolled_back(situation.memory, situation.in_git, _reading(one), one.passed, "")
-    # The base may have a hold already. Only `release` ends it.
-    hold = None if one.whole else one.hold or memory.hold
-    remember = Remember(replace(memory, hold=hold), hold=one.hold if one.whole else None)
-    decision = situation.decision(one.image, Verdict("update", "admitted", because))
-    return Move(decision, remember=remember, rolled_back=True)
-
-
-def _reading(one: Waiting) -> Reading:
-    return Reading(tag=one.image.tag, digest=one.image.digest)
-
-
-def _together(
-    ask: Ask,
-    move: Move,
-    one: Waiting,
-    own: Move | None,
-    told: tuple[Fate, str],
-    terms: Terms,
-    ancestry: Ancestry,
-) -> tuple[Move, Move | None, Fate, str]:
-    """Decide between an ask's move and what waits for the same image.
-
-    Return the ask's move, the move that keeps or defers what waits, what becomes of it, and why.
-    """
-    outcome, because = told
-    verb = ask.intent.verb if ask.intent else ""
-    new = move.decision.candidate
-    if verb == "undo" and not one.back_from and outcome == "waits":
-        newer = Verdict("refuse", "superseded", f"{one.image.version} waits on the request by now")
-        return move.without_effect(newer), own, outcome, because
-    if verb in ("hold", "rollback", "undo"):
-        return _by_hand(ask, move, one, own, told, ancestry)
-    event = Written(new.tag, new.digest, move.build)
-    older = "" if terms.allow_downgrade else why_older(event, one.written, one.subscription.policy, ancestry)
-    if verb == "release" and one.back_from and own and (older or not move.updates):
-        return _released(move, one, own), None, outcome, because
+def _outcome(ask: Ask, move: Move, one: Waiting, terms: Terms) -> tuple[str, str]:
+    """Return what an ask comes to, as `TOGETHER` calls it, and why it is older than what waits."""
+    verb, new = _verb(ask), move.decision.candidate
+    if verb not in ("run", "release"):
+        if move.decision.verdict in ("error", "refuse") or (verb == "undo" and not move.updates):
+            return "nothing", ""
+        return "done" if ask.intent and ask.intent.hold else "no-hold", ""
     if not move.updates:
-        if own and outcome == "deferred" and move.remember and move.remember.memory:
-            overtaken = why_older(one.written, event, one.subscription.policy, ancestry)
-            takes_over = overtaken and move.decision.verdict == "defer"
-            kept = move if takes_over else _remembering(move, move.remember, one, ancestry)
-            return kept, None, outcome, because
-        known = move.remember.memory if move.remember else None
-        return move, _deferring(own, known.deferred) if own and known else own, outcome, because
-    if own is None or outcome != "waits":
-        return move, None, outcome, because
+        return "done" if verb == "release" and move.remember else "nothing", ""
     if new.version == one.image.version:
-        return move, None, outcome, because
-    if older:
-        why = Verdict("refuse", "superseded", f"{one.image.version} waits on the head branch already: {older}")
-        ended = replace(move, decision=replace(move.decision, judged=why))  # a release ends the hold all the same
-        return ended if verb == "release" else move.without_effect(why), own, outcome, because
-    return move, None, "superseded", f"{new.version} takes its place"
+        return "same", ""
+    event, there = Written(new.tag, new.digest, move.build), Written(one.image.tag, one.image.digest, one.build)
+    older = (
+        "" if terms.allow_downgrade else why_older(event, there, one.subscription.policy, one.situation.facts.ancestry)
+    )
+    return "older" if older else "newer", older
 
 
-def _released(move: Move, one: Waiting, own: Move) -> Move:
-    """Return the move of a release that writes a rollback that waits anew, without its hold."""
-    verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {one.back_from}")
-    memory = own.remember.memory if own.remember and own.remember.memory else Memory()
+def _after(situation: Situation, ask: Ask, move: Move) -> Situation:
+    """Return the situation with what an ask that writes nothing newer wants to be remembered."""
+    remember = move.remember
+    if remember is None:
+        return situation
+    memory = remember.memory or situation.memory
+    if _verb(ask) == "release":
+        memory = released(situation.memory)
+    hold = None if remember.lifted else remember.hold or situation.state.hold
+    return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
+
+
+def _freed(move: Move, one: Waiting, own: Move) -> Move:
+    """Return the move of a release that writes a rollback that waits again, without its hold."""
+    verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {one.was}")
     lifted = move.remember is not None and move.remember.lifted
-    remember = Remember(replace(memory, hold=None, deferred=None), lifted=lifted)
+    remember = Remember(own.remember.memory if own.remember else None, lifted=lifted)
     return replace(own, decision=replace(own.decision, judged=verdict, head=move.decision.head), remember=remember)
 
 
-def _by_hand(
-    ask: Ask, move: Move, one: Waiting, own: Move | None, told: tuple[Fate, str], ancestry: Ancestry
-) -> tuple[Move, Move | None, Fate, str]:
-    """Take what waits out of the request, for a hold or a rollback. With a hold, it is remembered as deferred."""
-    outcome, because = told
-    verdict, intent, remember = move.decision.judged, ask.intent, move.remember
-    if verdict.verdict in ("error", "refuse") or outcome not in ("waits", "deferred") or intent is None:
-        return move, own, outcome, because
-    if one.back_from:
-        if intent.verb == "hold":
-            return move, own, outcome, because  # the hold keeps the rollback
-        again = one.image.version == move.decision.candidate.version
-        return move, None, outcome if again else "dropped", because if again else verdict.because
-    if intent.hold is None:
-        return move, None, "dropped", verdict.because
-    if remember is None or remember.memory is None:
-        return move, own, outcome, because
-    return _remembering(move, remember, one, ancestry), None, "deferred", verdict.because
+def _told(sub: Subscription, head: str, outcome: Fate, because: str, tag: str, digest: str) -> Waited:
+    return Waited(sub.application.key, sub.entry.alias, tag, digest, head, outcome, because)
 
 
-def _deferring(move: Move, deferred: Written | None) -> Move:
-    """Return a move that keeps what waits. A build that is deferred as well stays deferred."""
-    if not (move.remember and move.remember.memory):
-        return move
-    return replace(move, remember=replace(move.remember, memory=replace(move.remember.memory, deferred=deferred)))
+def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
+    """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it, and why."""
+    situation = one.situation
+    there, hold = version_of(situation.in_git), holding(situation.state, situation.memory, situation.terms.now)
+    if there == one.image.version and situation.in_git.sound:
+        return None, "merged", f"{base.branch} says {there} by now"
+    if one.rollback:
+        if there != one.was:
+            return None, "superseded", f"{base.branch} says {there or 'nothing'} by now, not {one.was}"
+        because = f"rolled back from {one.was}{f'; {hold_text(hold)}' if hold else ''}"
+        return _rollback(one, one.rollback, because), "waits", because
+    move = weigh(situation, Offer(one.image, one.build))
+    verdict = move.decision.judged
+    if verdict.verdict == "defer":
+        return move, "deferred", hold_text(hold) if hold else verdict.because
+    if verdict.verdict != "update":
+        return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
+    move = replace(move, decision=replace(move.decision, candidate=one.image))
+    if move.remember and move.remember.memory:  # a build that is deferred as well stays deferred
+        memory = replace(move.remember.memory, deferred=situation.memory.deferred)
+        move = replace(move, remember=replace(move.remember, memory=memory))
+    return move, "waits", verdict.because
 
 
-def _remembering(move: Move, remember: Remember, one: Waiting, ancestry: Ancestry) -> Move:
-    """Return a move that defers what waited as well, unless the build that it defers already is newer."""
-    memory = remember.memory or Memory()
-    if memory.deferred and why_older(one.written, memory.deferred, one.subscription.policy, ancestry):
-        return move
-    return replace(move, remember=replace(remember, memory=replace(memory, deferred=one.written)))
+def _rollback(one: Waiting, known: Memory, because: str) -> Move:
+    """Return the move that writes a person's rollback again. What is held now goes with it."""
+    situation, to = one.situation, Reading(tag=one.image.tag, digest=one.image.digest)
+    words = known.rollback.to if known.rollback else ""
+    memory = rolled_back(situation.memory, situation.in_git, to, known.replaced, words)
+    remember = Remember(memory, hold=None if memory.hold else situation.state.hold)
+    decision = situation.decision(one.image, Verdict("update", "admitted", because))
+    return Move(decision, remember=remember, rolled_back=True)

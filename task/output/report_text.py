@@ -58,6 +58,8 @@ def _plain_decision(decision: Judged) -> Iterator[str]:
     yield f"      {verdict.rule}: {verdict.because}"
     if decision.source:
         yield f"      from: {decision.source}"
+    if decision.proof:
+        yield f"      proof: {decision.proof}"
     if verdict.hint and verdict.verdict == "error":
         yield f"      fix: {verdict.hint}"
     if decision.current.file and verdict.verdict in ("update", "unchanged"):

@@ -39,6 +39,7 @@ from task.model import (
     Problem,
     Snapshot,
     Verdict,
+    Waited,
 )
 from task.output.diff import unified_diff
 from task.pipeline.atomic import stop_all
@@ -169,8 +170,15 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Atte
     pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
     pages |= {name: one.found.url for name, one in heads.requests.items() if one.found and name not in pages}
     waited = [replace(one, pull_request=pages.get(one.head, "") or "") for one in plan.waits.builds]
-    done = done.plus(Outcome(waiting=tuple(one for one in waited if one.head not in moved)))
+    waited += [_lost(path, one.changeset.destination) for one in plan.commits for path in one.lost]
+    waiting = tuple(one for one in waited if one.head not in moved)
+    done = done.plus(Outcome(waiting=waiting, cautions=plan.waits.problems))
     return Attempt(done, {one.subscription.identity for prepared in outpaced for one in prepared.decisions})
+
+
+def _lost(path: str, where: Destination) -> Waited:
+    because = f"{where.base} has changed the same lines of {path}, which belong to no Application of this run"
+    return Waited("", "", "", "", where.head, "dropped", because)
 
 
 def _remember(batch: Batch, base: Snapshot, files: Files, tip: str, plan: Plan, job: Job) -> Commit | None:
@@ -207,7 +215,8 @@ def _land(
     head = prepared.changeset.destination.head
 
     try:
-        request = heads.requests.get(head)
+        # Builds that this run knows nothing about keep their request as it is.
+        request = heads.requests.get(head) if prepared.decisions or prepared.apps else None
         outcome = as_it_stands(prepared, request, job) if request else None
         if outcome is None:
             outcome = _commit(batch, heads, prepared, attempt, job)

@@ -91,7 +91,7 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     return f"{version} was written before and is no longer wanted: a replay changes nothing" if replayed else ""
 
 
-def alike(one: Written | Reading | Image, other: Written | Reading | Image) -> bool:
+def alike(one: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant) -> bool:
     """Tell whether two have the same version. If both have a digest, it decides as well."""
     return one.tag == other.tag and (not (one.digest and other.digest) or one.digest == other.digest)
 

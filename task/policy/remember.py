@@ -34,15 +34,20 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
 def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:
     """Return the memory after a rollback from `current` that skipped the versions `passed`.
 
-    No repeated event restores them. `words` is the request, such as `previous`, or "" for a tag. Its meaning is
-    remembered, so that a job that runs the same rollback again finds it done.
+    No repeated event restores them. `words` is the request, such as `previous`. Its meaning is remembered, so that a
+    job that runs the same rollback again finds it done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     target = version_of(to)
     replaced = dict.fromkeys((version_of(current), *passed, *memory.replaced))
     kept = tuple(version for version in replaced if version and version != target)
-    meant = Meant(words, to.tag, to.digest) if words else None
+    meant = Meant(words, to.tag, to.digest, version_of(current))
     return replace(memory, written=newest, replaced=kept[:MOST], rollback=meant)
+
+
+def released(memory: Memory) -> Memory:
+    """Return the memory after a release."""
+    return replace(memory, hold=None, deferred=None, rollback=None)
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:

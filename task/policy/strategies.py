@@ -181,14 +181,17 @@ class InTagOrder:
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Refuse a tag that has no place in the order. The constraint is for the version that is in the tag."""
-        if why := self._order.objection(tag):
-            return "tag-order", why
+        read = self._order.read(tag)
+        if read is None:
+            return "tag-order", f"tag-order {shortened(self._order.text)} does not match {tag or 'an empty tag'}"
+        group = f"the group {VERSION_GROUP} of tag-order"
+        if read.version is not None and parse_version(read.version) is None:
+            return "tag-order", f"{group} matches {read.version!r} of {tag}, which is not a version"
         if not self.constraint:
             return "", ""
-        version = self._order.version(tag)
-        if version is None:
-            return "tag-order", f"the group {VERSION_GROUP} of tag-order has no part in {tag}"
-        rule, why = self._rules.objection(version, policy)
+        if read.version is None:
+            return "tag-order", f"{group} has no part in {tag}"
+        rule, why = self._rules.objection(read.version, policy)
         return rule, f"{tag}: {why}" if rule else ""
 
     def older(self, tag: str, current: str) -> str:

@@ -7,7 +7,7 @@ different tags, one is always the newer one, whichever is asked first.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cmp_to_key, lru_cache
 from typing import Any, Literal
@@ -32,6 +32,14 @@ _by_version = cmp_to_key(Version.compare)
 
 
 @dataclass(frozen=True)
+class ReadTag:
+    """A tag as an order reads it."""
+
+    parts: tuple[str | None, ...]  # what the named groups match, None for a group that took no part
+    version: str | None  # what the group `semver` matches
+
+
+@dataclass(frozen=True)
 class TagOrder:
     """One order. `groups` are the named groups of the pattern, in its order."""
 
@@ -46,32 +54,17 @@ class TagOrder:
         """Whether one of the groups is compared as a version."""
         return any(name == VERSION_GROUP for name, _ in self.groups)
 
-    def parts(self, tag: str) -> Sequence[str | None] | None:
-        """Return what the named groups match, None for a group that took no part. None if the pattern does not match.
-
-        Without a pattern, the whole tag is the only part.
-        """
+    def read(self, tag: str) -> ReadTag | None:
+        """Return the tag as the pattern reads it, or None if it does not match. Without a pattern, it is one part."""
         if self.kind != "regexp":
-            return (tag,)
+            return ReadTag((tag,), None)
         found = compiled(self.pattern, groups=True).search(tag.encode("utf-8", "surrogatepass"))
         if found is None:
             return None
         each = (found.group(number) for _, number in self.groups)
-        return tuple(None if one is None else one.decode("utf-8", "surrogatepass") for one in each)
-
-    def version(self, tag: str) -> str | None:
-        """Return what the group `semver` matches, or None if it took no part, or the pattern does not match."""
-        parts = self.parts(tag) or ()
-        return next((part for (name, _), part in zip(self.groups, parts, strict=False) if name == VERSION_GROUP), None)
-
-    def objection(self, tag: str) -> str:
-        """Return why the order has no place for a tag, or ""."""
-        if self.parts(tag) is None:
-            return f"tag-order {shortened(self.text)} does not match {tag or 'an empty tag'}"
-        version = self.version(tag)
-        if version is not None and parse_version(version) is None:
-            return f"the group {VERSION_GROUP} of tag-order matches {version!r} of {tag}, which is not a version"
-        return ""
+        parts = tuple(None if one is None else one.decode("utf-8", "surrogatepass") for one in each)
+        named = zip(self.groups, parts, strict=True)
+        return ReadTag(parts, next((part for (name, _), part in named if name == VERSION_GROUP), None))
 
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. A tag without a place comes first.
@@ -82,7 +75,8 @@ class TagOrder:
         if self.kind == "alphabetical":
             key: Any = raw
         else:
-            parts = self.parts(tag) or ()
+            read = self.read(tag)
+            parts = read.parts if read else ()
             names = [name for name, _ in self.groups] or [""]
             values = [_value(part, name) for name, part in zip(names, parts, strict=False)]
             zeros = [[len(run) for run in _RUN.findall(part or "")] for part in parts]

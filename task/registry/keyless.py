@@ -21,10 +21,10 @@ from sigstore.verify import Verifier
 from task.errors import Malformed, RegistryDownError, UsageError
 from task.http import Http, Limits, NoAnswerError
 from task.model import Identity
-from task.once import once
 from task.registry.provenance import Origin, of_certificate
 from task.registry.signature import Signed, as_bundle, encoded
 from task.text import fits_glob, one_line
+from task.threads import once
 
 LOG = "https://rekor.sigstore.dev"
 _FULCIO = "1.3.6.1.4.1.57264.1."

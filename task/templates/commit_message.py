@@ -70,7 +70,8 @@ def commit_message(
     ]
     names = [f"{app.namespace}/{app.name}" for app in apps]
     sources = [change.promoted_from for app in apps for change in app.changes if change.promoted_from]
-    own = (("Image", images), ("Application", names), ("Promoted-From", sources))
+    proofs = [f"{change.image.name} {change.proof}" for app in apps for change in app.changes if change.proof]
+    own = (("Image", images), ("Application", names), ("Promoted-From", sources), ("Proof", proofs))
     last = trailer_lines((*(one for key, values in own for one in _repeated(key, values)), *trailers))
     text = tidy(message.text) or EMPTY
     if lines:
@@ -197,3 +198,37 @@ def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
     values = list(dict.fromkeys(values))
     shown = [(key, value) for value in values[:MOST_TRAILERS]]
     return shown if len(values) <= MOST_TRAILERS else [*shown, (f"{key}-Count", str(len(values)))]
+
+
+VERBS = {"hold": "hold", "release": "release", "rollback": "roll back"}
+
+
+def subject(command: str, apps: Sequence[AppChanges]) -> str:
+    """Return the subject line: what the command does with these Applications."""
+    verb = VERBS.get(command, "remember for")
+    line = f"{verb} {', '.join(one_line(app.name) for app in apps)}"
+    return line if len(line) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
+
+
+def hold_message(
+    subject: str,
+    template: str | None,
+    apps: Sequence[AppChanges],
+    lines: Sequence[str],
+    trailers: Sequence[Trailer] = (),
+) -> Message:
+    """Return the message: subject, one line for each image, trailers.
+
+    If an image changes and the user has a template, the template makes subject and text, as for any update.
+    """
+    changing = [app for app in apps if app.changes]
+    if template is not None and changing:
+        return commit_message(template, changing, trailers, lines)
+    body = [one_line(line) for line in lines[:MOST_LINES]]
+    if changing:  # take the trailers, the last paragraph, from the message that an update would have
+        last = commit_message(None, changing, trailers).text.rstrip("\n").rpartition("\n\n")[2] + "\n"
+    else:
+        names = (f"{app.namespace}/{app.name}" for app in apps[:MOST_TRAILERS])
+        last = trailer_lines((*(("Application", name) for name in names), *trailers))
+    text = tidy("\n".join((subject, "", *body))) or EMPTY
+    return Message(f"{text}\n\n{last}")

@@ -18,11 +18,10 @@ from task.applications.repositories import Repositories
 from task.errors import UsageError
 from task.git.repository.bare import BareRepository
 from task.model import Found, Image, Subscription
-from task.once import once
 from task.output.report_json import BY_HAND
 from task.settings import Settings
-from task.wiring.application_sources import sources
-from task.wiring.argo import Argo
+from task.threads import once
+from task.wiring.argo import Argo, sources
 
 CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 

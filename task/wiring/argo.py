@@ -25,16 +25,15 @@ from task.http import Limits
 from task.kubernetes.access import cluster_access
 from task.kubernetes.application_store import ApplicationStore, ClusterApplications, PreferredStore
 from task.kubernetes.client import Kubernetes
-from task.kubernetes.in_cluster import in_cluster
+from task.kubernetes.kubeconfig import in_cluster
 from task.landing.ports import LiveApplications
 from task.model import Application, Found, Image, Subscription, Tracker
-from task.once import once
 from task.output.log import Log
 from task.pipeline.discover import concerns, within_narrowing
 from task.secret import Secret
 from task.settings import ARGO_TOKENS, ArgoOptions, Settings
+from task.threads import once
 from task.urls import path_part
-from task.wiring.application_sources import names_server, sources
 
 # short, because no run fails without a link
 LINKS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)
@@ -224,3 +223,19 @@ class Argo:
         if sub.credentials.startswith("secret:"):
             return secrets.named(sub.credentials, sub.repo, app.namespace, app.project)
         return secrets.repository(sub.repo, app.project)
+
+
+def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where Applications are read: sources as for `--applications`, or () if nothing says so."""
+    if settings.sources.applications:
+        return settings.sources.applications
+    if environ.get("KUBERNETES_SERVICE_HOST") and in_cluster(environ):
+        return ("cluster",)
+    return ("argocd",) if names_server(settings.argo, environ) else ()
+
+
+def names_server(given: ArgoOptions, environ: Mapping[str, str]) -> bool:
+    """Tell whether a server of Argo CD is given."""
+    if given.argocd_server or environ.get("ARGOCD_SERVER", "").strip():
+        return True
+    return "--server" in environ.get("ARGOCD_OPTS", "")

@@ -11,12 +11,13 @@ from task.forges.github_commits import GitHubCommits
 from task.forges.opened import Forges, RepositoryDeployments, RequestComments
 from task.forges.places import compare_url, forge_option, known_to
 from task.forges.tokens import ForgeTokenOptions, Tokens, check_token_file
+from task.git.credentials import certificates
 from task.git.environment import Login
 from task.git.names import rewritten
 from task.landing.ports import Forge
-from task.once import once
 from task.output.log import Log
 from task.settings import Settings
+from task.threads import once
 
 Logins = Callable[[str], "tuple[Login, ...]"]  # Git's logins for a URL
 
@@ -82,7 +83,7 @@ class ForgeClients:
         found = Forges(
             known,
             tokens,
-            self._settings.access.ca_file,
+            certificates(self._settings.access.ca_file),
             log=lambda line: self._log("debug", line),
             warn=lambda sentence: self._log("warning", sentence),
         )

@@ -10,8 +10,8 @@ from functools import cache, partial
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.errors import Malformed, RegistryError, UsageError
 from task.files import read_text
+from task.git.credentials import certificates
 from task.model import Demand, Identity, KeySecret, Question
-from task.once import once
 from task.output.log import Log
 from task.registry.api import LIMITS
 from task.registry.client import Registry, Ways, read_registries_conf
@@ -21,6 +21,7 @@ from task.registry.logins import Allowed, Logins, RegistryLoginOptions
 from task.registry.signatures import Asked, Check
 from task.repository_config.config import PATH
 from task.settings import Settings, VerifyOptions
+from task.threads import once
 
 
 def registry_of(
@@ -48,7 +49,7 @@ def registry_of(
         secret,
     )
     conf = read_registries_conf(given.registries_conf) if given.registries_conf else ()
-    authorities = _text(settings.access.ca_file, "--ca-file") if settings.access.ca_file else ""
+    authorities = certificates(settings.access.ca_file)
     hurried = replace(LIMITS, connect=5.0, silence=15.0, tries=2)
     limits = (
         hurried
@@ -70,13 +71,19 @@ class Wanted:
     Safe to use from several threads. Raises `UsageError` at once for options that cannot work.
     """
 
-    def __init__(self, given: VerifyOptions, secrets: Callable[[], ClusterSecrets | None], log: Log) -> None:
+    def __init__(
+        self, given: VerifyOptions, secrets: Callable[[], ClusterSecrets | None], log: Callable[[str], None]
+    ) -> None:
         """`secrets`: those of the cluster, or None if they cannot be read."""
         self._secrets = once(secrets)
         self._keyless = once(lambda: _keyless(given.trust_root, log))
         self._of_secret, self._of_demand = cache(self._by_secret), cache(self._by_demand)
         if given.trust_root:
-            _text(given.trust_root, "--trust-root")
+            try:
+                read_text(given.trust_root)
+            except (OSError, UnicodeDecodeError) as error:
+                message = f"--trust-root: cannot read {given.trust_root!r}"
+                raise UsageError(message, hint="name the file with the trusted root") from error
         self._given: tuple[Asked, ...] = ()
         if given.verify:
             self._given = (Asked([_keys(given.verify)]),)
@@ -125,7 +132,7 @@ def _keys(name: str, text: str | None = None) -> Check:
     return keys_of_file(name) if text is None else PublicKeys(keys_in(text), name)
 
 
-def _keyless(trust_root: str, log: Log) -> Callable[..., Check]:
+def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check]:
     """Return what makes a check of identities. Raises `UsageError` if the package for that is missing."""
     try:
         # Imported late: the package is an extra, it takes 230 ms, and few need it.
@@ -133,7 +140,7 @@ def _keyless(trust_root: str, log: Log) -> Callable[..., Check]:
     except ImportError:
         hint = "install argocd-image-update[sigstore], or ask for signatures by a key"
         raise UsageError("signatures without keys need the package sigstore", hint=hint) from None
-    return partial(Keyless, Sigstore(lambda line: log("debug", line), trust_root))
+    return partial(Keyless, Sigstore(log, trust_root))
 
 
 def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptions | None:
@@ -149,11 +156,3 @@ def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptio
         )
     named = given.registry_credentials_for
     return RegistryLoginOptions(replace(login, hosts=hosts_of(named)), named)
-
-
-def _text(path: str, option: str) -> str:
-    try:
-        return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"{option}: cannot read {path!r}: {why}", hint="name a readable file") from None

@@ -23,15 +23,14 @@ from task.forges.opened import RepositoryDeployments, RequestComments
 from task.git.ancestry import Lineage
 from task.landing.ports import Forge, LiveApplications, Repository, World
 from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
-from task.once import once
 from task.output.log import Log
 from task.registry.client import Registry
 from task.registry.signatures import Prover
 from task.settings import RegistryOptions, Settings
+from task.threads import once
 from task.urls import normal_url, without_login
-from task.wiring.application_sources import names_server, sources
 from task.wiring.applications import applications
-from task.wiring.argo import Argo
+from task.wiring.argo import Argo, names_server, sources
 from task.wiring.forges import ForgeClients
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
@@ -81,7 +80,7 @@ class RealWorld(World):
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
         wait = settings.verify.verify_timeout
-        wanted = Wanted(settings.verify, self._key_secrets, log)
+        wanted = Wanted(settings.verify, self._key_secrets, lambda line: log("debug", line))
         self._prover = Prover(self._registry, wanted, wait, lambda line: log("info", line))
 
     def _argo_if_needed(self) -> Argo | None:

@@ -10,8 +10,7 @@ from runs import KUSTOMIZATION
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
-from task.commands.image_status import past_builds
-from task.commands.open_requests import beginnings
+from task.commands.image_status import beginnings, past_builds
 from task.commands.status import Look, status
 from task.deciding.job import Intent, Job, Terms
 from task.image import parse_image

@@ -112,7 +112,7 @@ def test_a_rollback_that_runs_twice_goes_back_once(
     assert (again.verdict, scene.value, scene.branch.tip) == ("unchanged", value, tip)
     assert f"{value}, which {to} meant" in again.because
     state = yaml.safe_load(scene.branch.files[STATE])["files"][target("a")]
-    assert state["images"]["web"]["rollback"] == {"to": to, "tag": value}
+    assert state["images"]["web"]["rollback"] == {"to": to, "tag": value, "was": "1.3.0"}
 
 
 def test_after_a_release_or_an_update_previous_is_asked_anew() -> None:

@@ -13,7 +13,7 @@ from support import git
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.git.ssh_sharing import SshSharing
+from task.git.ssh import SshSharing
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
 

@@ -34,7 +34,7 @@ def test_a_rollback_on_the_base_takes_what_waits_out(back: str) -> None:
     scene.story = indirect
     report = scene.event("web:1.3.0", "cron:1.3.0")
     assert sorted(verdicts(report)) == ["defer", "update"]
-    assert told(report) == [("cron", "1.2.0", "superseded"), ("web", "1.2.0", "deferred")]
+    assert told(report) == [("cron", "1.2.0", "superseded"), ("web", "1.2.0", "superseded")]  # 1.3.0 is remembered
     assert scene.waiting == {"cron": "1.3.0"}
     scene.branch.merge(HEAD)
     assert scene.base == {"web": back, "api": FIRST, "cron": "1.3.0"}

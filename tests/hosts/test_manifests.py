@@ -13,52 +13,28 @@ from host_schemas import problems
 from hosts.checks import texts
 from support import ROOT
 
-from scripts.typer_options import all_options, host_default_of, name_of, options_of
+from scripts import hosts as table
+from scripts.typer_options import options_of
 from task import __version__
 from task.ci.results import NAMES as RESULTS
-from task.settings import SECRETS
+from task.cli.parameters import HOSTED, parameter_of
+from task.option import PARAMETER_PREFIX
 
-TASK = ROOT / "tekton" / "task" / "image-update" / "image-update.yaml"
-TEMPLATE = ROOT / "argo-workflows" / "image-update" / "manifests.yaml"
-ACTION = ROOT / "action.yml"
-COMPONENT = ROOT / "templates" / "image-update.yml"
-STEP_ACTION = ROOT / "tekton" / "stepaction" / "image-update" / "image-update.yaml"
-MANIFESTS = {"tekton": TASK, "argo": TEMPLATE, "github": ACTION}
-
-MOUNTED = {"basic-auth-directory", "ca-file"}  # workspaces of Tekton, Secrets of Argo Workflows
-GIVEN = [one for one in SECRETS if one.startswith("IMAGE_UPDATE_")]  # the others are variables of CI systems
-# What a host settles itself; and what it adds to the command's options, or has another default for.
-SETTLED = {
-    "tekton": {"results-dir", "dotenv", *MOUNTED},
-    "argo": {"results-dir", "dotenv", *MOUNTED},
-    "github": {"results-dir", "dotenv"},
-}
+TASK, STEP_ACTION, TEMPLATE, ACTION = table.TASK, table.STEP_ACTION, table.TEMPLATE, table.ACTION
+MANIFESTS = {"tekton": TASK, "stepaction": STEP_ACTION, "argo": TEMPLATE, "github": ACTION}
+GIVEN = table.secrets()  # the other variables with secrets are those of CI systems
+# What a host adds to the table.
 OWN = {
-    "tekton": {"command", "secret", "user-home"},
-    "argo": {
-        "command",
-        "report",
-        "secret",
-        "ssh-secret",
-        "ssh-directory",
-        "basic-auth-secret",
-        "ca-secret",
-        "dockerconfig-secret",
+    "tekton": {"secret", "user-home"},
+    "stepaction": {
+        "secret", "user-home", "source-directory", "basic-auth-directory", "ssl-ca-directory", "dockerconfig-directory",
     },
-    "github": {
-        "command",
-        "github-token",
-        *(one.removeprefix("IMAGE_UPDATE_").lower().replace("_", "-") for one in GIVEN),
-    },
-}
-# What most pipelines use has the same name on every host.
-EVERYWHERE = {
-    "image", "image-digest", "images-from", "applications", "application", "dry-run", "require-match", "pin-digest",
-    "pull-request", "auto-merge", "forge-token-file", "git-username", "git-password-file", "git-credentials-url",
-    "ssh-directory", "wait", "wait-timeout", "output", "report", "log-level", "command",
+    "argo": {"secret", "ssh-secret", "basic-auth-secret", "ca-secret", "dockerconfig-secret"},
+    "github": {"github-token", *GIVEN},
 }  # fmt: skip
 REFERENCE = {
     "tekton": re.compile(r"\$\(params\.([^)]+)\)"),
+    "stepaction": re.compile(r"\$\(params\.([^)]+)\)"),
     "argo": re.compile(r"\{\{=?inputs\.parameters\.([\w-]+)[^}]*\}\}"),
     "github": re.compile(r"\$\{\{ inputs\.(\S+) \}\}"),
 }
@@ -78,15 +54,18 @@ def leaf() -> Any:
 
 def parameters(host: str) -> dict[str, str | None]:
     """Declared parameters and their defaults; `None` for a required one."""
-    if host == "tekton":
-        return {one["name"]: one.get("default") for one in load(TASK)["spec"]["params"]}
+    if host in ("tekton", "stepaction"):
+        return {one["name"]: one.get("default") for one in load(MANIFESTS[host])["spec"]["params"]}
     if host == "argo":
         return {one["name"]: one.get("value") for one in leaf()["inputs"]["parameters"]}
     return {name: one.get("default") for name, one in load(ACTION)["inputs"].items()}
 
 
 def container(host: str) -> Any:
-    return load(TASK)["spec"]["steps"][0] if host == "tekton" else leaf()["container"]
+    if host == "argo":
+        return leaf()["container"]
+    spec = load(MANIFESTS[host])["spec"]
+    return spec["steps"][0] if "steps" in spec else spec
 
 
 def environment(host: str) -> dict[str, str]:
@@ -96,8 +75,8 @@ def environment(host: str) -> dict[str, str]:
 
 
 def results(host: str) -> list[str]:
-    if host == "tekton":
-        return [one["name"] for one in load(TASK)["spec"]["results"]]
+    if host in ("tekton", "stepaction"):
+        return [one["name"] for one in load(MANIFESTS[host])["spec"]["results"]]
     if host == "argo":
         return [one["name"] for one in leaf()["outputs"]["parameters"]]
     return list(load(ACTION)["outputs"])
@@ -111,10 +90,12 @@ def used(host: str) -> set[str]:
     ("path", "schema"),
     [
         (TASK, "tekton-task-v1"),
+        (STEP_ACTION, "tekton-stepaction-v1beta1"),
         (TEMPLATE, "argo-workflows-workflowtemplate-v1alpha1"),
+        (table.CLUSTER_TEMPLATE, "argo-workflows-clusterworkflowtemplate-v1alpha1"),
         (ACTION, "github-action"),
     ],
-    ids=MANIFESTS,
+    ids=["tekton", "stepaction", "argo", "argo for the cluster", "github"],
 )
 def test_is_what_the_host_takes(path: Path, schema: str) -> None:
     assert problems(schema, load(path)) == []
@@ -125,22 +106,29 @@ def test_every_parameter_is_declared_and_used(host: str) -> None:
     assert used(host) == set(parameters(host))
 
 
+@pytest.mark.parametrize(("path", "text"), table.files().items(), ids=lambda one: getattr(one, "stem", ""))
+def test_is_made_from_the_table(path: Path, text: str) -> None:
+    assert path.read_text(encoding="utf-8") == text, "python -m scripts.hosts"
+
+
 @pytest.mark.parametrize("host", MANIFESTS)
-def test_every_option_is_a_parameter_with_its_default(host: str) -> None:
-    settled = SETTLED[host] | OWN[host]
-    expected = {name_of(one): host_default_of(one) for one in options_of("run") if name_of(one) not in settled}
-    declared = {name: value for name, value in parameters(host).items() if name not in OWN[host]}
-    assert declared == expected
+def test_every_option_of_every_command_is_a_parameter_with_its_default(host: str) -> None:
+    """What a command has is found by asking Typer; the table asks the records."""
+    words = table.HOSTS[MANIFESTS[host]]
+    expected = {"command": "run", **{one.name: one.default for one in table.of_host(words)}}
+    assert {name: value for name, value in parameters(host).items() if name not in OWN[host]} == expected
+    flags = {parameter_of(one) for command in HOSTED for one in options_of(command)}
+    assert flags - {"results-dir", "dotenv", *words.settled} == set(expected) - {"command"}
 
 
-@pytest.mark.parametrize("path", [*MANIFESTS.values(), COMPONENT, STEP_ACTION], ids=lambda path: path.stem)
-def test_what_most_pipelines_use_is_called_the_same_everywhere(path: Path) -> None:
+@pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
+def test_what_people_type_is_called_the_same_everywhere(path: Path) -> None:
     document = next(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     spec = document.get("spec", document)
     if "templates" in spec:
-        spec = leaf()["inputs"] | {"params": leaf()["inputs"]["parameters"]}
+        spec = {"params": leaf()["inputs"]["parameters"]}
     named = spec.get("inputs") or {one["name"]: one for one in spec["params"]}
-    assert set(named) >= EVERYWHERE
+    assert set(named) >= {*table.ASKED, "images-from", "dry-run", "wait", "git-credentials-url", "ssh-directory"}
     said = named["applications"]["description"]
     assert said.startswith(
         "Read Applications from cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
@@ -149,15 +137,24 @@ def test_what_most_pipelines_use_is_called_the_same_everywhere(path: Path) -> No
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
-def test_every_variable_belongs_to_an_option(host: str) -> None:
-    given = {name: value for name, value in environment(host).items() if name.startswith("IMAGE_UPDATE_")}
-    given = {name: value for name, value in given.items() if name not in SECRETS}
-    known = {str(one.envvar): name_of(one) for one in all_options()}
-    assert set(given) <= set(known)
-    for variable, value in given.items():
-        names = REFERENCE[host].findall(value)
-        assert names in ([known[variable]], [])
-        assert names or known[variable] in SETTLED[host]
+def test_every_parameter_has_a_variable_of_its_own(host: str) -> None:
+    """A variable that a whole pipeline sets has another name, so it is never taken for a parameter."""
+    found = {name: value for name, value in environment(host).items() if name.startswith(PARAMETER_PREFIX)}
+    own = {*OWN[host], "command"}
+    variables = {
+        PARAMETER_PREFIX + name.upper().replace("-", "_"): name for name in parameters(host) if name not in own
+    }
+    assert {name: REFERENCE[host].findall(value) for name, value in found.items()} == {
+        variable: [name] for variable, name in variables.items()
+    }
+
+
+@pytest.mark.parametrize("host", ["tekton", "stepaction", "argo"])
+def test_no_parameter_can_quote_a_secret(host: str) -> None:
+    """The kubelet replaces $(NAME) in the value of a variable, if NAME is a variable before it."""
+    names = [one["name"] for one in container(host)["env"]]
+    last = max(number for number, name in enumerate(names) if name.startswith(PARAMETER_PREFIX))
+    assert min(names.index(name) for name in GIVEN.values()) > last
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
@@ -191,22 +188,18 @@ def test_values_travel_by_environment_only(host: str) -> None:
     assert parameters(host)["command"] == "run"
 
 
-@pytest.mark.parametrize("host", ["tekton", "argo"])
+@pytest.mark.parametrize("host", ["tekton", "stepaction", "argo"])
 def test_secrets_come_from_a_secret_that_need_not_exist(host: str) -> None:
     found = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container(host)["env"] if "valueFrom" in one}
-    assert set(found) == set(GIVEN)
+    assert set(found) == set(GIVEN.values())
     for name, place in found.items():
         assert REFERENCE[host].fullmatch(place["name"])
         assert place["key"] == name.removeprefix("IMAGE_UPDATE_").lower().replace("_", "-")
         assert place["optional"] is True
-    readme = (MANIFESTS[host].parent / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([^`]+)` \| `(IMAGE_UPDATE_[A-Z_]+)` \|", readme, re.MULTILINE)
-    assert rows == [(place["key"], name) for name, place in found.items()]
 
 
 def test_github_takes_every_secret_as_an_input() -> None:
-    for name in GIVEN:
-        key = name.removeprefix("IMAGE_UPDATE_").lower().replace("_", "-")
+    for key, name in GIVEN.items():
         assert environment("github")[name] == f"${{{{ inputs.{key} }}}}"
         assert parameters("github")[key] == ""
 
@@ -295,7 +288,7 @@ def test_argo_keeps_a_report_only_where_it_is_wanted() -> None:
     (artifact,) = leaf()["outputs"]["artifacts"]
     assert artifact["optional"] is True
     assert (
-        environment("argo")["IMAGE_UPDATE_REPORT"]
+        environment("argo")["IMAGE_UPDATE_PARAMETER_REPORT"]
         == f"{{{{=inputs.parameters.report == 'true' ? '{artifact['path']}' : ''}}}}"
     )
 
@@ -327,15 +320,22 @@ def test_tekton_workspaces_are_declared_and_used() -> None:
     assert names == {one["name"] for one in spec["workspaces"] if one["optional"]}
 
 
-@pytest.mark.parametrize("host", ["tekton", "argo"])
-def test_the_readme_lists_every_parameter_and_result(host: str) -> None:
-    readme = (MANIFESTS[host].parent / "README.md").read_text(encoding="utf-8")
-    sections = {part.partition("\n")[0]: part for part in readme.split("\n## ")}
-    rows = dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", sections["Parameters"], re.MULTILINE))
-    shown = {
-        name: f"{'*required*' if value is None else f'`{value}`' if value else ''} |"
-        for name, value in parameters(host).items()
-    }
-    assert {name: row[: len(shown[name])] for name, row in rows.items()} == shown
-    told = sections["Results" if host == "tekton" else "Outputs"]
-    assert re.findall(r"^\| `([^`]+)` \|", told, re.MULTILINE) == results(host)
+def test_the_stepaction_differs_from_the_task_by_its_folders() -> None:
+    task, action = load(TASK)["spec"], load(STEP_ACTION)["spec"]
+    assert (action["description"], action["results"]) == (task["description"], task["results"])
+    assert action["securityContext"] == task["stepTemplate"]["securityContext"]
+    assert load(STEP_ACTION)["metadata"] == load(TASK)["metadata"]
+    folders = {f"{one['name'].removesuffix('-directory')}-directory" for one in task["workspaces"]}
+    assert folders - {"report-directory"} <= set(parameters("stepaction"))
+    # Only the path of each result is known, and the folder is beside it.
+    assert environment("stepaction")["IMAGE_UPDATE_RESULTS_DIR"] == "$(step.results.status.path)/.."
+    names = [name.lower() for name in parameters("stepaction")]
+    assert len(set(names)) == len(names)
+    readme = (STEP_ACTION.parent / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", readme, re.MULTILINE)) == folders - {
+        "ssh-directory", "report-directory",
+    }  # fmt: skip
+
+
+def test_the_cluster_template_differs_by_its_kind_alone() -> None:
+    assert load(table.CLUSTER_TEMPLATE) == {**load(TEMPLATE), "kind": "ClusterWorkflowTemplate"}

@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from fakes.argocd_api import argocd_server
+from fakes.argocd_states import NEW, OLD, at, operated
+from fakes.argocd_states import application as live
+from fakes.oci_images import image
+from fakes.registry_api import registry_api
 from hosts import runners
 from hosts.gitlab import PROJECT, documents
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.runners import ACTION, STEP_ACTION, TASK, TEMPLATE, Refused, manifest
 from hosts.steps import Ran, Step, Volume, as_process
-from runs import WEB, application, repository, target
-from support import git, show
+from runs import KUSTOMIZATION, WEB, application, repository, target
+from support import bare_repo, commit, git, show
 
 from scripts.typer_options import all_options, name_of
 from task.ci.results import NAMES
@@ -57,6 +63,11 @@ HOSTS: dict[str, Start] = {
 # What the host keeps for itself: the place in a pipeline.
 ASIDE = {"gitlab": {"job-name", "stage"}}
 ALL = pytest.mark.parametrize("host", HOSTS)
+BEFORE = at(
+    live(), "Synced", "Healthy", revision=OLD, compared=3, operation=operated(revision=OLD, started=1, finished=2)
+)
+GOOD = at(live(), "Synced", "Healthy", compared=13, operation=operated())
+BAD = at(live(), "OutOfSync", "Healthy", operation=operated("Failed", message="no rights"))
 
 
 def secrets(given: Mapping[str, str]) -> runners.Secrets:
@@ -119,8 +130,11 @@ class Scene:
         root.mkdir()
         return as_process(step, root)
 
+    def tag(self) -> str:
+        return str(yaml.safe_load(show(self.repo, "main", target("web")))["images"][0]["newTag"])
+
     def landed(self) -> bool:
-        return "newTag: 1.1.0" in show(self.repo, "main", target("web"))
+        return self.tag() == "1.1.0"
 
 
 @pytest.fixture
@@ -211,13 +225,107 @@ def test_a_parameter_that_is_empty_counts_as_not_given(scene: Scene) -> None:
     assert (ran.code, complete(scene, ran)["status"]) == (0, "updated"), ran.stderr
 
 
-@pytest.mark.parametrize("host", [host for host in HOSTS if "command" in declared(host)])
-def test_the_command_may_be_another(scene: Scene) -> None:
+@ALL
+def test_a_plan_writes_nothing(scene: Scene) -> None:
     ran = scene.run(image=f"{WEB}:1.1.0", command="plan")
     assert ran.code == 0, ran.stderr
     assert complete(scene, ran)["commit"] == ""
     assert "newTag: 1.1.0" in ran.stdout
     assert not scene.landed()
+
+
+@ALL
+def test_what_people_do_by_hand(scene: Scene) -> None:
+    """Each is one commit, and their words are words, whatever a shell or a command line would make of them."""
+    words = "--no-hold; $(touch x) `id` 'a' \"b\""
+    for tag in ("1.1.0", "1.2.0"):
+        assert scene.run(image=f"{WEB}:{tag}").results["status"] == "updated"
+    back = scene.run(command="rollback", names="argocd/web", alias="web", to="previous", reason=words, by="-ann")
+    told = complete(scene, back)
+    assert (back.code, told["updated"], told["applications"]) == (0, "true", '["argocd/web"]'), back.stderr
+    assert scene.tag() == "1.1.0"
+    assert words in git(scene.repo, "log", "-1", "--format=%B", "main").replace("\n", " ")
+    assert told["commit"] == git(scene.repo, "rev-parse", "main")
+    assert complete(scene, scene.run(image=f"{WEB}:1.3.0"))["status"] == "refused"
+    shown = scene.run(command="status", names="web")
+    told = complete(scene, shown)
+    assert (shown.code, told["status"], told["updated"], told["commit"]) == (0, "unchanged", "false", "")
+    assert (told["message"], words in shown.stdout) == ("images shown: 1", True)
+    freed = scene.run(command="release", names="web")
+    assert (freed.code, complete(scene, freed)["updated"], scene.tag()) == (0, "true", "1.3.0"), freed.stderr
+    held = scene.run(command="hold", names="web", reason="load test", until="3d")
+    told = complete(scene, held)
+    assert (held.code, told["status"], told["updated"], len(told["commit"])) == (0, "updated", "false", 40)
+    dropped = scene.run(command="release", names="web", discard="true")
+    assert (dropped.code, scene.tag()) == (0, "1.3.0"), dropped.stderr
+
+
+@ALL
+def test_a_promotion(tmp_path: Path, host: str) -> None:
+    repo = repository(tmp_path, "staging", "production")
+    commit(repo, {target("staging"): KUSTOMIZATION.replace("1.0.0", "1.4.0")})
+    apps = json.dumps({"kind": "List", "items": [application(one, repo) for one in ("staging", "production")]})
+    given = {"command": "promote", "from": "stag*", "to": "production", "alias": "web", "allow-protocol": "file"}
+    ran = as_process(HOSTS[host](given, apps), tmp_path)
+    assert (ran.code, ran.results["updated"], ran.results["applications"]) == (0, "true", '["argocd/production"]')
+    assert "newTag: 1.4.0" in show(repo, "main", target("production"))
+
+
+@ALL
+def test_a_scan(tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("IMAGE_UPDATE_REGISTRY_CHECK")  # by which no test asks a registry
+    with registry_api() as registry:
+        registry.put("acme/web", "1.7.0", image())
+        named = f"{registry.name}/acme/web"
+        repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION.replace("ghcr.io/acme/web", named)})
+        apps = json.dumps({"kind": "List", "items": [application("web", repo, image_list=f"web={named}")]})
+        ran = as_process(HOSTS[host]({"command": "scan", "allow-protocol": "file"}, apps), tmp_path / "root")
+    assert (ran.code, ran.results["updated"]) == (0, "true"), ran.stderr
+    assert "newTag: 1.7.0" in show(repo, "main", target("web"))
+
+
+@ALL
+@pytest.mark.parametrize(("state", "code", "message"), [(GOOD, 0, "rolled out: web"), (BAD, 6, "the sync failed")])
+def test_a_wait(
+    tmp_path: Path, host: str, state: Any, code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARGOCD_AUTH_TOKEN", "good-token")
+    with argocd_server() as server:
+        server.add(BEFORE, state)
+        given = {"command": "wait", "names": "web", "revision": NEW, "applications": "argocd", "wait-timeout": "20"}
+        given |= {"argocd-server": server.address, "argocd-plaintext": "true"}
+        ran = as_process(HOSTS[host](given, ""), tmp_path)
+    assert (ran.code, ran.results["status"], ran.results["commit"]) == (
+        code, "failed" if code else "unchanged", "" if code else NEW,
+    ), ran.stderr  # fmt: skip
+    assert message in ran.results["message"]
+    assert set(ran.results) == results(host)
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"command": "rollback", "names": "web", "to": "previous", "image": f"{WEB}:1.1.0"}, "image: rollback takes"),
+        ({"command": "run", "image": f"{WEB}:1.1.0", "discard": "true"}, "discard: run takes no such parameter"),
+        ({"command": "hold", "names": "web"}, "reason is missing"),
+        ({"command": "status", "dry-run": "true"}, "dry-run: status takes no such parameter"),
+    ],
+    ids=["image", "discard", "reason", "dry-run"],
+)
+def test_what_the_command_does_not_take_is_refused(scene: Scene, given: dict[str, str], message: str) -> None:
+    ran = scene.run(**given)
+    told = complete(scene, ran)
+    assert (ran.code, told["status"], message in told["message"]) == (2, "failed", True), ran.stderr
+    assert git(scene.repo, "rev-list", "--count", "main") == "1"
+
+
+@ALL
+def test_variables_of_the_pipeline_are_never_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IMAGE", "TO", "REASON", "REQUIRE_MATCH", "PROMOTE_FROM", "REVISION", "METRICS_FILE"):
+        monkeypatch.setenv(f"IMAGE_UPDATE_{name}", "true")
+    ran = scene.run(command="release", names="web")
+    assert (ran.code, complete(scene, ran)["status"]) == (0, "unchanged"), ran.stderr
 
 
 @ALL

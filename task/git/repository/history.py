@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from posixpath import basename
 from typing import Literal
 
+from task.git.repository.objects import file_of
 from task.git.repository.past import PastCommit, PastTrees, along_first_parents
-from task.git.repository.remote import Remote
-from task.git.repository.restarts import restarted
-from task.git.repository.texts import file_of
+from task.git.repository.remote import Remote, restarted
 from task.git.repository.tree_walk import TreeEntry
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, while more are wanted

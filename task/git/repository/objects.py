@@ -9,6 +9,7 @@ from task import shutdown
 from task.errors import SourceError, UnreachableError
 from task.git.command import Git, Talk
 from task.git.repository.bare_folder import BareFolder
+from task.model import File
 
 LARGEST = 10_000_000  # bytes; no person writes a larger file
 TOGETHER = 512_000_000  # bytes that are read together
@@ -106,3 +107,19 @@ class Objects:
             raise MissingObjectError(f"object {oid} is broken", hint="run it again")
         talk.answer.read(1)  # a line end
         return Object(kind, size, found if content else None)
+
+
+_LFS = "version https://git-lfs.github.com/spec/"
+
+
+def file_of(blob: Object) -> File:
+    """Return its text with byte order mark and line ends as they are, or the reason why it has none."""
+    if blob.content is None:
+        return File("", problem="larger than 10 MB")
+    try:
+        text = blob.content.decode("utf-8")
+    except UnicodeDecodeError:
+        return File("", problem="not UTF-8 text")
+    if "\0" in text:
+        return File("", problem="not UTF-8 text")
+    return File("", problem="kept in Git LFS") if text.startswith(_LFS) else File(text)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
@@ -17,7 +18,7 @@ from task.git.command import NO_FILTER, Git, Ran
 from task.git.failed import GitEnded, GitFailed
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
-from task.git.repository.objects import Objects
+from task.git.repository.objects import MissingObjectError, Objects
 from task.processes.bounds import Clock
 from task.processes.watch import weight
 from task.retry import again
@@ -508,3 +509,25 @@ def _lacks_objects(said: str) -> bool:
     """Tell whether our git could not make the pack, because it wanted to send objects that were never fetched."""
     ours = [line for line in said.splitlines() if not line.startswith("remote:")]
     return any(words in line for line in ours for words in _NEVER_FETCHED)
+
+
+T = TypeVar("T")
+# The server refuses single objects; the cache lacks some of them; without the cache, the server refuses again.
+_MOST = 3
+
+
+def restarted(remote: Remote, work: Callable[[], T], forget: Callable[[], None] = lambda: None) -> T:
+    """Return the result of `work`, which is called again each time that the remote has to start over.
+
+    `forget` is called before that: what was fetched is gone.
+    """
+    for _ in range(_MOST):
+        try:
+            try:
+                return work()
+            except MissingObjectError:
+                remote.without_cache()
+                raise
+        except StartAgain:
+            forget()
+    return work()

@@ -14,11 +14,9 @@ from itertools import chain, pairwise
 from typing import Any
 
 from task.git.repository.history import LARGEST, PATIENCE
-from task.git.repository.objects import Objects
+from task.git.repository.objects import Objects, file_of
 from task.git.repository.past import PastCommit, along_first_parents, commit_of
-from task.git.repository.remote import Remote
-from task.git.repository.restarts import restarted
-from task.git.repository.texts import file_of
+from task.git.repository.remote import Remote, restarted
 from task.git.repository.tree_walk import ReadTree, Walked, differing, look, parse_tree
 from task.model import FileVersion, Place
 

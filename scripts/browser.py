@@ -1,0 +1,101 @@
+"""A Chromium without a window: what a page says once its scripts have run, and how it looks.
+
+It speaks the DevTools protocol over a pipe, so neither a driver nor a package is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+
+
+@contextmanager
+def browser(program: str) -> Iterator[Page]:
+    """Start the program, and end it with the block."""
+    to_browser, write = os.pipe()
+    read, from_browser = os.pipe()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        # The browser reads commands from descriptor 3, and writes answers to 4.
+        start = ["bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash", program, *FLAGS]
+        start += ["--remote-debugging-pipe", f"--user-data-dir={profile}"]
+        process = subprocess.Popen(start, pass_fds=(to_browser, from_browser), stderr=subprocess.DEVNULL)
+        os.close(to_browser)
+        os.close(from_browser)
+        try:
+            yield Page(read, write)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(read)
+            os.close(write)
+
+
+class Page:
+    """The one page of a browser."""
+
+    def __init__(self, read: int, write: int) -> None:
+        self._read, self._write, self._unread, self._number = read, write, b"", 0
+        self.reader()
+
+    def reader(self, width: int = 1280, height: int = 900, scheme: str = "light", scale: float = 1) -> None:
+        """Begin as somebody who has never been here, with a window of this size, and who prefers light or dark."""
+        self._session: dict[str, str] = {}
+        context = self.ask("Target.createBrowserContext")["browserContextId"]
+        target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        self._session = {"sessionId": self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=scale, mobile=width < 600,
+        )  # fmt: skip
+        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def ask(self, method: str, **params: object) -> dict[str, Any]:
+        """Return the browser's answer to one command."""
+        self._number += 1
+        command = {"id": self._number, "method": method, "params": params, **self._session}
+        os.write(self._write, json.dumps(command).encode() + b"\0")
+        while True:
+            line, end, rest = self._unread.partition(b"\0")
+            if not end:
+                if not (more := os.read(self._read, 1 << 16)):
+                    raise RuntimeError("the browser has ended")
+                self._unread += more
+                continue
+            self._unread = rest
+            answer: dict[str, Any] = json.loads(line)
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']['message']}")
+                return dict(answer["result"])
+
+    def open(self, url: str) -> None:
+        """Show a page."""
+        self.ask("Page.navigate", url=url)
+        self.until("document.readyState === 'complete'")
+
+    def run(self, script: str) -> Any:
+        """Return the value of a JavaScript expression."""
+        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        return answer["result"].get("value")
+
+    def until(self, script: str, seconds: float = 30) -> Any:
+        """Return the value of an expression as soon as it is true."""
+        end = time.monotonic() + seconds
+        while not (value := self.run(script)):
+            if time.monotonic() > end:
+                raise TimeoutError(script)
+            time.sleep(0.05)
+        return value
+
+    def picture(self) -> bytes:
+        """Return what the window shows, as PNG."""
+        return base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"])

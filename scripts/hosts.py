@@ -1,0 +1,338 @@
+"""Writes the parts of the hosts' manifests that repeat options, results and secrets, from one table.
+
+    python -m scripts.hosts
+
+The table is below: the parameters come from the options of the commands (`task/settings.py`), results and secrets have
+their words here. In each file, the lines between two marks are made anew. The rest is written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+
+from task.ci.results import NAMES
+from task.cli.parameters import HOSTED, defaults
+from task.option import ENV_PREFIX, PARAMETER_PREFIX, Option, every_choice, every_line, every_pair, every_word
+from task.settings import EVENT, GROUPS, SECRETS, options_of
+
+ROOT = Path(__file__).resolve().parent.parent
+TASK = ROOT / "tekton/task/image-update/image-update.yaml"
+STEP_ACTION = ROOT / "tekton/stepaction/image-update/image-update.yaml"
+TEMPLATE = ROOT / "argo-workflows/image-update/manifests.yaml"
+CLUSTER_TEMPLATE = ROOT / "argo-workflows/image-update-cluster/manifests.yaml"
+ACTION = ROOT / "action.yml"
+COMPONENT = ROOT / "templates/image-update.yml"
+MARKED = re.compile(
+    r"^( *)(?:#|<!--) (\w+): `python -m scripts\.hosts` writes what follows.*\n([\s\S]*?)^ *(?:#|<!--) end of the \2",
+    re.MULTILINE,
+)
+NOTE = "# Generated from ../image-update/manifests.yaml by `python -m scripts.hosts`: do not edit.\n"
+
+COMMAND = f"What to do: {', '.join(HOSTED[:-1])} or {HOSTED[-1]}."
+# What the form of a template that is submitted by itself asks for.
+ASKED = (
+    "command", "image", "applications", "names", "alias", "to", "from", "reason", "until", "by", "discard", "healthy",
+    "revision",
+)  # fmt: skip
+RESULTS = {
+    "status": "updated, unchanged, refused or failed.",
+    "updated": "true or false: whether an update was pushed or proposed.",
+    "commit": "Id of the commit, or of an earlier run's that has this build already; empty if none is known.",
+    "pull-request": "URL of the pull request; empty if there is none.",
+    "repository": "Git repository that was written.",
+    "branch": "Branch that was written.",
+    "tag": "Tag of the image.",
+    "digest": "Digest of the image; empty if the event gave none.",
+    "applications": "Updated Applications as a JSON list, cut to fit; applications-count has their number.",
+    "applications-count": "Number of updated Applications.",
+    "rolled-back": "true or false: whether a rollout failed, and what was there before was put back.",
+    "message": "First error, or else how it ended: one line of at most 300 bytes.",
+    "image_ARTIFACT_INPUTS": "The image as an input of this run (uri, digest), for Tekton Chains.",
+}
+# What a skipped step, or one that did not start, must say: never that it was a success.
+FALLBACKS = {
+    "status": "failed", "updated": "false", "applications": "[]", "applications-count": "0", "rolled-back": "false",
+    "image_ARTIFACT_INPUTS": '{"uri":"","digest":""}',
+}  # fmt: skip
+SECRET_WORDS = {
+    "git-token": "Token that may push. It goes only to the URLs of git-credentials-url.",
+    "git-password": "Password of git-username, for the same URLs.",
+    "ssh-key": "Private SSH key without a passphrase.",
+    "github-app-key": "Private key of the GitHub App github-app-id.",
+    "argocd-auth-token": "Token of Argo CD's API, for applications: argocd.",
+    "forge-token": "Token for pull requests, if the one for Git does not have the permission.",
+    "registry-password": "Password of registry-username, for registry-credentials-for.",
+    "cloudevent-token": "Token that goes to cloudevent-url.",
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the step: one option of one or several commands."""
+
+    name: str
+    default: str
+    help: str
+    is_path: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The variable in which the host passes it."""
+        return PARAMETER_PREFIX + self.name.upper().replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Host:
+    """How a host writes a parameter, its value in a variable, a result, and a secret."""
+
+    parameter: str
+    reference: str
+    variable: str
+    result: str = ""
+    hidden: str = ""
+    settled: tuple[str, ...] = ()  # options that are no parameters here: the host knows them
+    paths: str = ""  # where a relative path begins
+    values: Mapping[str, str] = field(default_factory=dict)  # which are more than the parameter
+    words: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # another default, and another help
+    command: str = ""  # beside the default of the parameter `command`
+
+
+TEKTON = Host(
+    parameter="- {{name: {name}, type: string, default: {default}, description: {help}}}",
+    reference="$(params.{name})",
+    variable="- {{name: {variable}, value: {value}}}",
+    result="- {{name: {name}, type: {type}, {properties}description: {help}}}",
+    hidden="- {{name: {variable}, valueFrom: {{secretKeyRef: "
+    "{{name: $(params.secret), key: {key}, optional: true}}}}}}",
+    settled=("basic-auth-directory", "ca-file"),
+    paths="Relative to the workspace source.",
+    values={
+        "ssh-directory": "$(workspaces.ssh-directory.path)$(params.ssh-directory)",
+        "report": "$(workspaces.report.path)$(params.report)",
+    },
+    words={
+        "ssh-directory": ("", "Folder like ~/.ssh, if the workspace ssh-directory is not bound."),
+        "report": ("", "Write the JSON report to this file, if the workspace report is not bound."),
+    },
+)
+ENUM = f", enum: [{', '.join(HOSTED)}]"
+HOSTS: Mapping[Path, Host] = {
+    TASK: TEKTON,
+    STEP_ACTION: replace(TEKTON, paths="Relative to source-directory.", values={}, words={}),
+    TEMPLATE: Host(
+        parameter="- {{name: {name}, value: {default}{choices}, description: {help}}}",
+        reference='"{{{{inputs.parameters.{name}}}}}"',
+        variable="- {{name: {variable}, value: {value}}}",
+        result="- {{name: {name}, valueFrom: {{path: /out/{name}, default: {fallback}}}, description: {help}}}",
+        hidden="- {{name: {variable}, valueFrom: {{secretKeyRef: "
+        '{{name: "{{{{inputs.parameters.secret}}}}", key: {key}, optional: true}}}}}}',
+        settled=("basic-auth-directory", "ca-file"),
+        paths="A file of the artifact source is source/….",
+        values={"report": "\"{{=inputs.parameters.report == 'true' ? '/out/report.json' : ''}}\""},
+        words={
+            "ssh-directory": ("/credentials/ssh", "Folder like ~/.ssh. The Secret ssh-secret is mounted here."),
+            "report": (
+                "false",
+                "Keep the JSON report as the artifact report, which needs an artifact repository (true or false).",
+            ),
+        },
+        command=ENUM,
+    ),
+    ACTION: Host(
+        parameter="{name}: {{default: {default}, description: {help}}}",
+        reference="${{{{ inputs.{name} }}}}",
+        variable="{variable}: {value}",
+        result="{name}: {{description: {help}}}",
+        hidden="{variable}: ${{{{ inputs.{key} }}}}",
+        paths="Relative to the workspace.",
+    ),
+    COMPONENT: Host(
+        parameter="{name}: {{default: {default}{choices}, description: {help}}}",
+        reference="$[[ inputs.{name} ]]",
+        variable="{variable}: {value}",
+        settled=("report",),
+        paths="Relative to the project.",
+        command=ENUM.replace("enum", "options"),
+    ),
+}
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """Return the parameters that all hosts have: the options of the commands that hosts call."""
+    found: dict[str, dict[str, list[str]]] = {}
+    options: dict[str, Option] = {}
+    for command in HOSTED:
+        for record in getattr(import_module(f"task.cli.{command}"), command).taken:
+            for one, _, option in options_of(record):
+                if one.name in ("results_dir", "dotenv") or option.old_name:
+                    continue
+                named = "names" if option.argument else (option.flag or one.name)
+                name = named.removeprefix("--").replace("_", "-")
+                found.setdefault(name, {}).setdefault(_help(option, one.default), []).append(command)
+                options.setdefault(name, option)
+    order = (EVENT, *GROUPS)
+    return tuple(
+        Parameter(name, defaults().get(name, ""), _told(found[name]), options[name].metavar in ("FILE", "SOURCE"))
+        for name in sorted(found, key=lambda name: order.index(options[name].group))
+    )
+
+
+def _told(helps: Mapping[str, list[str]]) -> str:
+    """Return the help for `run`, or else the help for each command that takes it."""
+    for text, commands in helps.items():
+        if "run" in commands:
+            return text
+    return " ".join(
+        f"For {' and '.join(filter(None, (', '.join(commands[:-1]), commands[-1])))}: {text}"
+        for text, commands in helps.items()
+    )
+
+
+def _help(option: Option, default: object) -> str:
+    """Return the option's help, with the values that it takes. No host gives a step any stdin."""
+    text = option.help.replace('"', "'").replace(", - (stdin)", "")
+    if isinstance(default, bool) or not (default or option.metavar):
+        return f"{text.rstrip('.')} (true or false)."
+    choices = option.metavar.split("|")
+    if choices[1:] and not all(choice in text for choice in choices):
+        return f"{text.rstrip('.')} ({', '.join(choices)})."
+    if option.read in (every_line, every_pair):
+        return f"{text} One value per line."
+    return f"{text} Several: by commas or blanks." if option.read in (every_word, every_choice) else text
+
+
+def of_host(host: Host) -> Iterator[Parameter]:
+    """Yield the parameters as a host has them, `command` first."""
+    yield Parameter("command", "run", COMMAND)
+    for one in parameters():
+        if one.name not in host.settled:
+            default, told = host.words.get(one.name, (one.default, one.help))
+            yield Parameter(one.name, default, f"{told} {host.paths}" if one.is_path else told)
+
+
+def secrets() -> Mapping[str, str]:
+    """Return the variables that hold secrets, by their keys. Those of CI systems are not for users to set."""
+    return {
+        one.removeprefix(ENV_PREFIX).lower().replace("_", "-"): one for one in SECRETS if one.startswith(ENV_PREFIX)
+    }
+
+
+# The parts between marks, each as lines without indentation.
+
+
+def _parameters(host: Host) -> Iterator[str]:
+    for one in of_host(host):
+        choices = host.command if one.name == "command" else ""
+        texts = {"default": _quoted(one.default), "help": _quoted(one.help), "choices": choices}
+        yield host.parameter.format(name=one.name, **texts)
+
+
+def _arguments(host: Host) -> Iterator[str]:
+    every = {one.name: one for one in of_host(host)}
+    for name in ASKED:
+        one, choices = every[name], host.command if name == "command" else ""
+        yield host.parameter.format(name=name, default=_quoted(one.default), help=_quoted(one.help), choices=choices)
+
+
+def _variables(host: Host) -> Iterator[str]:
+    for one in of_host(host):
+        if one.name != "command":
+            value = host.values.get(one.name) or host.reference.format(name=one.name)
+            yield host.variable.format(variable=one.variable, value=value)
+
+
+def _results(host: Host) -> Iterator[str]:
+    for name in NAMES:
+        is_object = name == "image_ARTIFACT_INPUTS"
+        yield host.result.format(
+            name=name,
+            type="object" if is_object else "array" if name == "applications" else "string",
+            properties="properties: {uri: {type: string}, digest: {type: string}}, " if is_object else "",
+            fallback=_quoted(FALLBACKS.get(name, "")),
+            help=_quoted(RESULTS[name]),
+        )
+
+
+def _secrets(host: Host) -> Iterator[str]:
+    for key, variable in secrets().items():
+        yield host.hidden.format(variable=variable, key=key)
+
+
+def _inputs_for_secrets(host: Host) -> Iterator[str]:
+    for key in secrets():
+        told = f"{SECRET_WORDS[key]} From a secret."
+        yield host.parameter.format(name=key, default='""', help=_quoted(told))
+
+
+def _table_of_parameters(host: Host) -> Iterator[str]:
+    yield from ("| name | default | meaning |", "|---|---|---|")
+    for one in of_host(host):
+        yield f"| `{one.name}` | {f'`{one.default}`' if one.default else ''} | {one.help} |"
+
+
+def _table_hiddens(_host: Host) -> Iterator[str]:
+    yield from ("| key | variable | meaning |", "|---|---|---|")
+    for key, variable in secrets().items():
+        yield f"| `{key}` | `{variable}` | {SECRET_WORDS[key]} |"
+
+
+def _table_of_results(_host: Host) -> Iterator[str]:
+    yield from ("| name | meaning |", "|---|---|")
+    for name in NAMES:
+        yield f"| `{name}` | {RESULTS[name]} |"
+
+
+PARTS: Mapping[str, Callable[[Host], Iterator[str]]] = {
+    "parameters": _parameters,
+    "arguments": _arguments,
+    "variables": _variables,
+    "results": _results,
+    "secrets": _secrets,
+    "inputs": _inputs_for_secrets,
+}
+TABLES: Mapping[str, Callable[[Host], Iterator[str]]] = {
+    "parameters": _table_of_parameters,
+    "secrets": _table_hiddens,
+    "results": _table_of_results,
+}
+
+
+def rendered(path: Path, text: str) -> str:
+    """Return the text of a manifest, or of the README beside it, with its generated parts made anew."""
+    host = next(host for manifest, host in HOSTS.items() if manifest.parent == path.parent)
+    parts = PARTS if path in HOSTS else TABLES
+
+    def part(found: re.Match[str]) -> str:
+        pad = found[1]
+        lines = "".join(f"{pad}{line}\n" for line in parts[found[2]](host))
+        start, end = (place - found.start() for place in found.span(3))
+        return found[0][:start] + lines + found[0][end:]
+
+    return MARKED.sub(part, text)
+
+
+def files() -> Mapping[Path, str]:
+    """Return the text of every file that has generated parts."""
+    readmes = (TASK.with_name("README.md"), TEMPLATE.with_name("README.md"))
+    found = {path: rendered(path, path.read_text(encoding="utf-8")) for path in (*HOSTS, *readmes)}
+    whole = found[TEMPLATE].replace("\nkind: WorkflowTemplate\n", "\nkind: ClusterWorkflowTemplate\n", 1)
+    return {**found, CLUSTER_TEMPLATE: NOTE + whole}
+
+
+def main() -> None:
+    """Write everything again."""
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""A host's parameters: what the command takes becomes its option, and what it does not take is refused by name."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import image_update
+
+from scripts.typer_options import options_of
+from task.cli.app import group
+from task.cli.parameters import HOSTED, adopt, defaults, parameter_of
+
+
+def adopted(command: str, environ: Mapping[str, str] = {}, **params: str) -> tuple[dict[str, str], str]:
+    """The variables of options afterwards, and the error."""
+    env = {**environ, **{f"IMAGE_UPDATE_PARAMETER_{name.upper()}": text for name, text in params.items()}}
+    _, mistake = adopt(env, command, group.commands)
+    assert not [name for name in env if name.startswith("IMAGE_UPDATE_PARAMETER_")]
+    return env, f"{mistake.message}; {mistake.hint}" if mistake else ""
+
+
+@pytest.mark.parametrize(
+    ("command", "params", "expected"),
+    [
+        ("run", {"image": "web:1"}, {"IMAGE_UPDATE_IMAGE": "web:1"}),
+        ("status", {"image": "web:1", "names": "web"}, {"IMAGE_UPDATE_IMAGE": "web:1", "IMAGE_UPDATE_APP": "web"}),
+        ("rollback", {"to": "previous", "alias": "a"}, {"IMAGE_UPDATE_TO": "previous", "IMAGE_UPDATE_ALIAS": "a"}),
+        ("promote", {"to": "b", "from": "a"}, {"IMAGE_UPDATE_PROMOTE_TO": "b", "IMAGE_UPDATE_PROMOTE_FROM": "a"}),
+        ("rollback", {"hold": "false"}, {"IMAGE_UPDATE_HOLD": "false"}),
+        ("run", {"carry_parameters": "false"}, {"IMAGE_UPDATE_CARRY_PARAMETERS": "false"}),  # the config may say true
+        ("run", {"deadline": "120", "wait": "false", "image": " \n"}, {}),
+    ],
+)
+def test_what_the_command_takes_becomes_its_variable(
+    command: str, params: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert adopted(command, {}, **params) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "params", "message"),
+    [
+        ("run", {"to": "previous"}, "to: run takes no such parameter; leave it out; it is for promote or rollback"),
+        (
+            "hold",
+            {"image": "web:1"},
+            "image: hold takes no such parameter; leave it out; it is for run, plan or status",
+        ),
+        ("plan", {"dry_run": "true"}, "dry-run: plan takes no such parameter"),
+        ("wait", {"registry_check": "never", "reason": "x"}, "reason, registry-check: wait takes no such parameter"),
+        ("run", {"imgae": "web:1"}, "imgae: run takes no such parameter; leave it out"),
+        ("lint", {"names": "web"}, "command: it is none of run, plan,"),
+        ("", {"names": "web"}, "command: it is none of run, plan,"),
+    ],
+)
+def test_what_the_command_does_not_take_is_refused_by_name(command: str, params: dict[str, str], message: str) -> None:
+    assert message in adopted(command, {}, **params)[1]
+
+
+@pytest.mark.parametrize("command", HOSTED)
+def test_a_variable_of_the_pipeline_is_never_refused(command: str) -> None:
+    taken = {one.envvar for one in options_of(command)}
+    others = {str(one.envvar): "x" for other in HOSTED for one in options_of(other) if one.envvar not in taken}
+    assert others
+    assert adopted(command, others, log_level="debug") == ({**others, "IMAGE_UPDATE_LOG_LEVEL": "debug"}, "")
+
+
+def test_a_parameter_wins_over_the_variable_of_the_pipeline_unless_it_has_its_default() -> None:
+    pipeline = {"IMAGE_UPDATE_DEADLINE": "300"}
+    assert adopted("run", pipeline, deadline="60")[0] == {"IMAGE_UPDATE_DEADLINE": "60"}
+    assert adopted("run", pipeline, deadline="120")[0] == pipeline
+
+
+@pytest.mark.parametrize("command", HOSTED)
+def test_defaults_are_refused_by_no_command(command: str) -> None:
+    every = {name.replace("-", "_"): text for name, text in defaults().items()}
+    assert adopted(command, {}, **every) == ({}, "")
+
+
+@given(st.sampled_from(HOSTED), st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30))
+def test_a_value_is_kept_as_it_is(command: str, value: str) -> None:
+    env, mistake = adopted(command, rewrite_url=value)
+    assert (env.get("IMAGE_UPDATE_REWRITE_URL", ""), mistake) == (value if value.strip() else "", "")
+
+
+def test_every_option_of_a_command_has_one_name() -> None:
+    for command in HOSTED:
+        names = [parameter_of(one) for one in options_of(command)]
+        assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("command", "params", "message"),
+    [
+        ("rollback", {"TO": "previous"}, "names is missing"),
+        ("hold", {"NAMES": "web"}, "reason is missing"),
+        ("run", {"IMAGE": "web:1", "DEADLINE": "soon"}, "deadline: 'soon' is not a number of seconds"),
+        ("run", {"IMAGE": "web:1", "WAIT": "perhaps"}, "wait: 'perhaps' is neither true nor false"),
+        ("promote", {"FROM": "--help"}, "to is missing"),
+        ("status", {"NAMES": "web", "APPLICATIONS": "/nowhere"}, "applications: '/nowhere' does not exist here"),
+    ],
+)
+def test_an_error_calls_the_parameter_as_the_host_does(command: str, params: dict[str, str], message: str) -> None:
+    env = {f"IMAGE_UPDATE_PARAMETER_{name}": text for name, text in params.items()}
+    result = image_update(command, env=env)
+    assert (result.code, message in result.stderr) == (2, True), result.stderr

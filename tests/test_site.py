@@ -1,0 +1,123 @@
+"""The site builds without a broken link, loads nothing from elsewhere, and its search finds what answers."""
+
+import http.server
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support import ROOT, needs
+
+from scripts.browser import Page, browser
+
+# What people type, and what must be the first hit.
+QUESTIONS = {
+    "github app": "credentials.html#a-github-app",
+    "deploy key": "credentials.html#a-deploy-key-ssh",
+    "why not updated": "troubleshooting.html#why-was-my-app-not-updated",
+    "skip ci": "how-to/push-options.html#skip-ci",
+    "rollback": "how-to/rollback.html",
+    "pull request": "pull-requests.html",
+    "monorepo": "how-to/monorepo.html",
+    "many applications": "how-to/monorepo.html#many-applications-one-commit",
+    "digest": "annotations.html#a-digest-beside-the-tag",
+    "wait for rollout": "rollouts.html",
+}
+BOX = "Array.from(document.querySelectorAll('*')).find(one => one.shadowRoot).shadowRoot"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the site, built from a copy: the builder keeps what it made beside its sources."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    build = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(folder / "mkdocs.yml")]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / ".cache" / "site"
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with browser(needs("chromium")[0]) as started:
+        yield started
+
+
+def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# Here\n\n[there](there.md#part), [below](#below)\n")
+    (tmp_path / "mkdocs.yml").write_text("site_name: x\n")
+    build = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(tmp_path / "mkdocs.yml")]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "2 issues" in done.stdout + done.stderr
+
+
+def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+    loaded = re.compile(r"<(?:script|img|iframe)[^>]+src=.?https?:[^>]*>|<link[^>]+stylesheet[^>]+https?:[^>]*>")
+    assert {name: found for name, text in pages.items() if (found := loaded.findall(text))} == {}
+    # The theme's script fetches these two by itself: the program that draws, and the stars of a repository.
+    asked = re.compile(r'class="mermaid"|data-md-component="source"')
+    assert {name: found for name, text in pages.items() if (found := asked.findall(text))} == {}
+
+
+def test_every_picture_and_every_entry_of_the_menu_is_there(site: Path) -> None:
+    """The builder checks links between pages, but not these."""
+    missing = [
+        (path.name, name)
+        for path in site.rglob("*.html")
+        if path.name != "404.html"  # its addresses begin at the root
+        for name in re.findall(r'(?:src|href)="([^":?#]+)(?:[?#][^"]*)?"', path.read_text())
+        if not (path.parent / name).exists()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS.items())
+def test_the_search_finds_the_answer_first(page: Page, address: str, question: str, answer: str) -> None:
+    page.open(f"{address}index.html")
+    page.until("!!document.querySelector('.md-search__button')")
+    page.run("document.querySelector('.md-search__button').click()")
+    page.until(f"!!{BOX}.querySelector('input')")
+    page.run(f"{BOX}.querySelector('input').focus()")
+    page.ask("Input.insertText", text=question)
+    page.until(f"!!{BOX}.querySelector('[role=option] mark')")
+    first = page.run(f"{BOX}.querySelector('[role=option]').href")
+    assert re.sub(r"\?h=[^#]*", "", first).removeprefix(address) == answer
+
+
+@pytest.mark.parametrize("name", ["index", "reference", "troubleshooting", "how-to/rollback", "figures"])
+def test_no_page_is_wider_than_a_phone(page: Page, address: str, name: str) -> None:
+    page.reader(390, 844)
+    page.open(f"{address}{name}.html")
+    assert page.run("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_as_dark_as_its_reader_wants(page: Page, address: str, scheme: str) -> None:
+    page.reader(1280, 900, scheme)
+    page.open(f"{address}index.html")
+    page.until(f"document.body.dataset.mdColorScheme === '{'slate' if scheme == 'dark' else 'default'}'")
+    background = page.run("getComputedStyle(document.body).backgroundColor")
+    light = sum(int(part) for part in re.findall(r"\d+", background)[:3]) > 384
+    assert light == (scheme == "light")
