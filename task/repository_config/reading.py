@@ -299,8 +299,8 @@ class _Reader:
         self, node: Node, fields: Mapping[str, Node], what: str
     ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
         """Return the paths of keys, and the identities. Without either, nobody could prove anything."""
-        keys = self._items(fields["keys"], what) if "keys" in fields else ()
-        whom = self._items(fields["identities"], what) if "identities" in fields else ()
+        keys = self._items(fields["keys"], f"{what}.keys") if "keys" in fields else ()
+        whom = self._items(fields["identities"], f"{what}.identities") if "identities" in fields else ()
         if not keys and not whom:
             raise self._wrong(node, f"{what} names nobody who may sign", f"give {' or '.join(_SIGNERS)}")
         if len(keys) > MOST_ITEMS or len(whom) > MOST_ITEMS:
