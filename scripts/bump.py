@@ -116,6 +116,7 @@ def _notes(root: Path, version: str) -> list[dict[str, str]]:
     text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     found = re.search(rf"^#+ \[?v?{re.escape(version)}\b.*\n([\s\S]*?)(?=^#+ \[?v?\d|\Z)", text, re.MULTILINE)
     entries = re.findall(r"^- (.+(?:\n  .+)*)", found[1], re.MULTILINE) if found else []
+    entries = [re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", entry) for entry in entries]  # links lead nowhere there
     return [{"kind": _kind(entry), "description": " ".join(entry.replace("`", "").split())} for entry in entries]
 
 

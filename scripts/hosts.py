@@ -47,7 +47,7 @@ RESULTS = {
     "repository": "Git repository that was written.",
     "branch": "Branch that was written.",
     "tag": "Tag of the image.",
-    "digest": "Digest of the image; empty if the event gave none.",
+    "digest": "Digest of the image; empty if the build gave none.",
     "applications": "Updated Applications as a JSON list, cut to fit; applications-count has their number.",
     "applications-count": "Number of updated Applications.",
     "rolled-back": "true or false: whether a rollout failed, and what was there before was put back.",

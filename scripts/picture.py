@@ -1,6 +1,7 @@
-"""Makes docs/demo.svg: a terminal with a real `image-update demo`, light or dark like the reader's system.
+"""Makes two pictures, light or dark like the reader's system.
 
-Run `python -m scripts.picture`.
+docs/demo.svg is a terminal with a real `image-update demo`. docs/diagrams/figures.svg has the times of docs/figures.md
+as bars. Run `python -m scripts.picture`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from rich.cells import cell_len
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
+FIGURES = ROOT / "docs" / "figures.md"
+BARS = ROOT / "docs" / "diagrams" / "figures.svg"
 COLUMNS = 54  # narrow: on a phone with 360 pixels, the letters are still 10 pixels high
 END = re.compile(r"\n(?:\x1b\[[0-9;]*m)*diff --git a/apps/worker")
 CELL, LINE, MARGIN, BAR = 8.4, 19, 14, 36  # pixels: a column, a line, around the text, the window's upper bar
@@ -33,6 +36,7 @@ text{fill:#e6edf3}.d{fill:#8b949e}.r{fill:#ff7b72}.g{fill:#56d364}.y{fill:#e3b34
 def main() -> None:
     """Write the picture."""
     PICTURE.write_text(svg(demo()), encoding="utf-8")
+    BARS.write_text(bars(FIGURES.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def demo() -> str:
@@ -104,6 +108,43 @@ def _spans(line: str) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+BAR_LOOK = """\
+.back{fill:#fff;stroke:#d0d7de}.ours{fill:#4051b5}.theirs{fill:#b8bfca}
+text{fill:#1f2328;font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}.b{font-weight:700}
+@media (prefers-color-scheme:dark){.back{fill:#0d1117;stroke:#30363d}.ours{fill:#7f8fe0}.theirs{fill:#5b636e}
+text{fill:#c9d1d9}}
+"""
+ROW = re.compile(
+    r"^\| (?:a server|likewise)(?:.*(HTTP|SSH))?.*?([\d,]+ files) \| ([\d.]+) s.*? \| .*?([\d.]+) s\b", re.MULTILINE
+)
+
+
+def bars(page: str) -> str:
+    """Return the picture of the times in the page's table: a run beside a clone, an edit, a commit and a push."""
+    lines, y, kind = [], 26, ""
+    for protocol, files, ours, theirs in ROW.findall(page):
+        if protocol not in ("", kind):
+            kind = protocol
+            lines.append(f'<text class="b" x="14" y="{y + 6}">{kind}, a server 30 ms away</text>')
+            y += 22
+        lines.append(f'<text x="22" y="{y + 17}">{files}</text>')
+        for top, look, seconds in ((y, "ours", ours), (y + 13, "theirs", theirs)):
+            width = round(float(seconds) * 38)
+            lines.append(f'<rect class="{look}" x="112" y="{top}" width="{width}" height="11" rx="2"/>')
+            lines.append(f'<text x="{118 + width}" y="{top + 10}">{seconds} s</text>')
+        y += 38
+    for x, look, who in ((22, "ours", "Image Update"), (132, "theirs", "clone --depth 1, sed, commit, push")):
+        lines.append(f'<rect class="{look}" x="{x}" y="{y}" width="11" height="11" rx="2"/>')
+        lines.append(f'<text x="{x + 16}" y="{y + 10}">{who}</text>')
+    height = y + 26
+    label = "one update in repositories of four sizes, beside a clone, an edit, a commit and a push"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 {height}" width="400" height="{height}"'
+        f' role="img" aria-label="{label}">\n<style>\n{BAR_LOOK}</style>\n'
+        f'<rect class="back" x=".5" y=".5" width="399" height="{height - 1}" rx="8"/>\n'
+    ) + "\n".join((*lines, "</svg>\n"))
 
 
 if __name__ == "__main__":

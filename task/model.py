@@ -372,6 +372,7 @@ class Proposed:
     head_commit: str = ""
     merge_commit: str = ""  # if it is merged
     conflicts: bool = False  # with its base, according to the forge
+    auto_merge: bool | None = None  # whether the forge will merge it by itself; None if it does not say
     note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
 
 
@@ -466,15 +467,14 @@ class Memory:
     """The memory of one image-list entry."""
 
     written: Written | None = None  # the newest build that was ever written
-    replaced: tuple[
-        str, ...
-    ] = ()  # versions (`tag`, `tag@digest`, digest) that a repeated event must not bring back; newest first
+    # Versions (`tag`, `tag@digest`, digest) that a repeated run must not bring back; newest first.
+    replaced: tuple[str, ...] = ()
     hold: Hold | None = None
     deferred: Written | None = None  # the newest event while held
     rollback: Meant | None = None
-    released: str = (
-        ""  # on the memory branch: when the base's hold, and what it deferred, ended before the base says so
-    )
+    # On the memory branch: since when the base's hold, and the build behind it, no longer count. The base may still
+    # have both.
+    released: str = ""
 
 
 @dataclass(frozen=True)

@@ -696,7 +696,7 @@ class AgeOptions:
 
     minimum_age: Annotated[
         str,
-        Option(RULES, "Take only a version that is at least so old, such as 3d or 12h.", "DURATION", common=True),
+        Option(RULES, "Take only versions of at least this age, such as 3d or 12h.", "DURATION", common=True),
     ] = ""
 
 
@@ -1019,7 +1019,7 @@ class LintOptions:
         bool,
         Option(
             FIND,
-            "Also compare what Argo CD Image Updater does with each Application with what Image Update will do.",
+            "Also compare both: what Argo CD Image Updater does with each Application, and what Image Update will do.",
             common=True,
         ),
     ] = False
@@ -1058,6 +1058,8 @@ DECIDING = (
     VerifyOptions,
 )  # status, plan and all that write
 WRITING = (*DECIDING, CommitOptions, RequestOptions, ResultOptions, RolloutOptions)  # what a commit or its plan needs
+UPDATING = (NameOptions, RulesOptions, RequireOptions, *WRITING, UndoOptions)  # run, plan, scan and promote
+BUILT = (EventOptions, OriginOptions, *UPDATING, CommentOptions, DeploymentOptions)  # run and plan
 
 
 @dataclass(frozen=True)

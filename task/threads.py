@@ -32,7 +32,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
     `Stopped` begins no more work, and gives the rest a moment to tidy up. Inside `shutdown.shield`, all work is done.
     """
     if len(items) < 2:  # no need for threads
-        return [work(item) for item in items]
+        return list(map(work, items))
     results: dict[int, R] = {}
     errors: dict[int, BaseException] = {}
     todo, lock = list(enumerate(items))[::-1], Lock()

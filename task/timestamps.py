@@ -40,6 +40,11 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
         raise Malformed(f"{seconds} seconds since 1970 are beyond any calendar", _HINT) from error
 
 
+def readable(text: str) -> str:
+    """Return a time as people read it, to the minute: `2026-11-21 06:00 UTC`. "" stays ""."""
+    return f"{text[:10]} {text[11:16]} UTC" if text else ""
+
+
 def epoch_seconds(text: str) -> float:
     """Return the seconds since 1970 for an RFC 3339 time. A time without an offset is UTC."""
     when = datetime.fromisoformat(text)

@@ -3,17 +3,20 @@
 Each play takes a `World`, and `PLAYS` lists them all.
 """
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 
 import pytest
-from fakes.forge_server import ForgeServer, Reply
+from fakes.forge_server import ForgeServer, Reply, Request
 
 from task.errors import CredentialsError, Exit, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.forges.address import ForgeAddress
 from task.forges.client import ForgeApi, ForgeToken, Reach
+from task.forges.marks import described
+from task.forges.proposal import marked
 from task.http import Limits
 from task.model import Proposal, Proposed
 from task.secret import Secret
@@ -54,14 +57,20 @@ class World:
 
 def proposal(build: str, commit: str, head: str = HEAD) -> Proposal:
     mark = f"{build:0>64}".encode().hex()[-64:]
-    body = f"| `web` | {build} |\n\n[//]: # (image-update: {mark})\n[//]: # (image-update-commit: {commit})\n"
+    marks = f"[//]: # (image-update: {mark})\n[//]: # (image-update-commit: {commit})\n[//]: # (image-update-end: -)"
+    body = f"[//]: # (image-update-begin: ours)\n\n| `web` | {build} |\n\n{marks}\n"
     return Proposal(REPO, "main", head, f"Update web to {build}", body)
 
 
 def the_only(world: World) -> tuple[str, str]:
     """Return the title and the body of the only open request."""
     (pull,) = world.server.open
-    return pull.title, pull.body
+    return pull.title, plain(pull.body)
+
+
+def plain(body: str) -> str:
+    """Return a body without the marks of what is set on its request."""
+    return re.sub(r"^\[//\]: # \(image-update-(?:title|set): .*\n", "", body, flags=re.MULTILINE)
 
 
 def text(wanted: Proposal) -> tuple[str, str]:
@@ -134,11 +143,86 @@ def newer_build_updates_it(world: World) -> None:
     assert len(world.server.pulls) == 1
 
 
-def edited_by_a_person_is_told_again(world: World) -> None:
-    wanted = world.push("1.1")
+def a_persons_title_and_text_stay(world: World) -> None:
+    world.propose(world.push("1.1"))
+    pull = world.server.open[0]
+    pull.title, pull.body = "checked by Ann", f"- [x] release notes\n\n{pull.body.rstrip()}\n\nAsk Bob."
+    for build in ("1.1", "1.2", "1.3"):
+        wanted = world.push(build)
+        world.propose(wanted)
+        assert the_only(world) == ("checked by Ann", f"- [x] release notes\n\n{wanted.body.rstrip()}\n\nAsk Bob.")
+    pull.title, pull.body = "Update web to 1.1", "Who needs this?"
+    wanted = world.push("1.4")
     world.propose(wanted)
-    world.server.open[0].title = "mine"
-    completes(world, wanted)
+    assert the_only(world) == ("Update web to 1.1", f"Who needs this?\n\n{wanted.body}")
+
+
+def a_long_text_of_a_person_leaves_room_for_our_marks(world: World) -> None:
+    wanted = world.push("1.1")
+    long = replace(wanted, body=wanted.body.replace("| 1.1 |", f"| 1.1 |{' x' * 35_000}"))
+    world.propose(long)
+    pull = world.server.open[0]
+    pull.body = f"{pull.body.replace(' x', '', 800).rstrip()}\n\n{'n' * 1500}"
+    world.propose(long)
+    assert plain(pull.body).endswith(f"\n…\n\n{wanted.body.rstrip().rpartition(chr(10) * 2)[2]}\n\n{'n' * 1500}")
+
+
+def what_failed_is_set_by_the_next_run(world: World) -> None:
+    """And what a person takes off after it was set stays off, whatever is pushed."""
+    wanted = replace(world.push("1.1"), reviewers=("ann",))
+    for refusal, times in (("down", 9), ("forbidden", 1)):
+
+        def refuse(request: Request, refusal: str = refusal, times: int = times) -> None:
+            if world.server.pulls and request.method != "GET" and not world.server.faults:
+                world.server.fail(world.server.refusal(refusal), times=times)
+
+        world.server.before = refuse
+        if refusal == "down":
+            fails(world, UnreachableError, wanted)
+        else:
+            assert world.propose(wanted).note
+        assert [pull.reviewers for pull in world.server.open] == [[]]
+        world.server.faults.clear()
+    world.server.before = lambda _request: None
+    assert world.propose(wanted).note == ""
+    (pull,) = world.server.open
+    assert len(pull.reviewers) == 1
+    pull.reviewers.clear()
+    for build in ("1.1", "1.2"):
+        world.propose(replace(world.push(build), reviewers=("ann",)))
+        assert pull.reviewers == []
+
+
+def withdrawn(world: World) -> None:
+    """Closed by us with a sentence why: such a request declines nothing."""
+    world.propose(world.push("1.1"))
+    (pull,) = world.server.open
+    pull.body = f"{pull.body.rstrip()}\n\nAsk Bob."
+    forge = world.forge()
+    found = forge.find("main", HEAD)
+    assert found is not None
+    forge.withdraw(found, "main says 1.1 by now")
+    forge.withdraw(found, "main says 1.1 by now")  # once more is no error
+    assert pull.state == "closed"
+    assert "so Image Update closed this request. `main says 1.1 by now`" in pull.body
+    assert pull.body.rstrip().endswith("Ask Bob.")
+    assert "| `web` |" not in pull.body
+    now = forge.find("main", HEAD)
+    assert now is not None
+    assert (now.state, marked(now.body), described(now.body)) == ("closed", "", "")
+    assert completes(world, world.push("1.2")).number != found.number
+
+
+def what_is_proposed_meanwhile_is_not_withdrawn(world: World) -> None:
+    forge = world.forge()
+    world.propose(world.push("1.1"))
+    found = forge.find("main", HEAD)
+    assert found is not None
+    newer = world.push("1.2")
+    world.propose(newer)
+    with pytest.raises(Outpaced):
+        forge.withdraw(found, "main says 1.1 by now")
+    assert the_only(world) == text(newer)
 
 
 def merged(world: World) -> None:
@@ -162,7 +246,10 @@ def closed(world: World) -> None:
     assert found is not None
     assert (found.number, found.state) == (first.number, "closed")
     assert forge.state(first.number).state == "closed"
-    assert (found.title.strip(), found.body.strip()) == (wanted.title, wanted.body.strip())  # tells what was closed
+    assert (found.title.strip(), plain(found.body).strip()) == (
+        wanted.title,
+        wanted.body.strip(),
+    )  # tells what was closed
     assert completes(world, world.push("1.2")).number != first.number
 
 
@@ -221,7 +308,7 @@ def closed_and_its_branch_is_gone(world: World) -> None:
     del world.server.branches[HEAD]
     found = world.forge().find("main", HEAD)
     assert found is not None
-    assert (found.number, found.state, found.body.strip()) == (first.number, "closed", wanted.body.strip())
+    assert (found.number, found.state, plain(found.body).strip()) == (first.number, "closed", wanted.body.strip())
 
 
 def many_others_cost_nothing(world: World) -> None:
@@ -252,7 +339,9 @@ def another_opens_it_first(world: World) -> None:
             world.server.add(base="main", head=HEAD, title="another's", body="another's")
 
     world.server.before = open_it
-    completes(world, wanted)
+    world.propose(wanted)
+    # Bitbucket Cloud gives the open one the new title
+    assert the_only(world)[1] == f"another's\n\n{wanted.body}"
     assert len(world.server.pulls) == 1
 
 
@@ -408,7 +497,7 @@ def texts_that_are_too_long_are_cut_before_the_marks(world: World) -> None:
     world.propose(long)
     (pull,) = world.server.open
     assert len(pull.title) == 255
-    assert pull.body.rstrip().endswith(f"…\n\n{marks}")
+    assert plain(pull.body).rstrip().endswith(f"…\n\n{marks}")
     world.server.seen.clear()
     world.propose(long)
     assert world.server.writes == []
@@ -454,7 +543,11 @@ PLAYS: list[Callable[[World], None]] = [
     not_found_under_another_base,
     repeated_writes_nothing,
     newer_build_updates_it,
-    edited_by_a_person_is_told_again,
+    a_persons_title_and_text_stay,
+    a_long_text_of_a_person_leaves_room_for_our_marks,
+    what_failed_is_set_by_the_next_run,
+    withdrawn,
+    what_is_proposed_meanwhile_is_not_withdrawn,
     merged,
     closed,
     newest_of_the_closed_is_found,

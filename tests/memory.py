@@ -219,6 +219,7 @@ class Story:
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # what the registry lists
         self.answer = Answer()  # what else it says
+        self.because = ""  # the reason of the last decision
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
         """Send the event of a build, and return the verdict and the rule."""
@@ -251,7 +252,9 @@ class Story:
 
     def _one(self, job: Job) -> Judged:
         report = self.run(job)
-        return next(one for one in report.decisions if not job.images or one.candidate.name == job.images[0].name)
+        found = next(one for one in report.decisions if not job.images or one.candidate.name == job.images[0].name)
+        self.because = found.because
+        return found
 
     def run(self, job: Job) -> Report:
         """Do a whole run. There are no other repositories."""

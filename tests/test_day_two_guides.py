@@ -13,7 +13,7 @@ from fakes.github_api import GitHub
 from hosts.checks import maps
 from request_scenes import TOKEN, Scene
 from runs import KUSTOMIZATION, WEB, repository, target
-from support import ROOT, Result, commit, git, image_update, show
+from support import ROOT, Result, bare_repo, commit, git, image_update, show
 from test_wait_runs import Played, env, good, hook_fails, versioned
 
 from scripts.transcripts import alike, blocks
@@ -119,3 +119,29 @@ def test_the_pipelines_propose_it(
         assert result.code == 0, result.stderr
         assert "newTag: 1.0.0" in show(scene.repo, "main", target("web-production"))
         assert [pull.title for pull in forge.open] == [f"web-production: {WEB} 1.0.0 → 1.1.0"]
+
+
+@pytest.mark.parametrize(
+    ("page", "path", "line"),
+    [
+        ("app-of-apps", "apps/blog.yaml", "image: {repository: ghcr.io/acme/blog, tag: 1.4.2}"),
+        ("application-sets", "sets/stores.yaml", '- {name: store-berlin, number: "0", tag: 1.4.2, track: "^1"}'),
+    ],
+)
+def test_the_version_may_be_in_the_manifest_itself(tmp_path: Path, page: str, path: str, line: str) -> None:
+    shown = [one.code for one in blocks((HOW_TO / f"{page}.md").read_text()) if f"helmvalues:/{path}" in one.code]
+    before = next(one for one in shown if "valuesObject" in one)
+    repo = bare_repo(tmp_path, {path: before})
+    source, platform = f"{repo}//{path}?ref=main", "https://git.example.com/platform.git"
+    call = [
+        "--image",
+        f"ghcr.io/acme/{'blog' if 'blog' in path else 'web'}:1.5.0",
+        "--applications",
+        source,
+        "--allow-protocol",
+        "file",
+    ]
+    ended = image_update("run", *call, "--rewrite-url", f"{platform}={repo}")
+    assert ended.code == 0, ended.stderr
+    assert show(repo, "main", path) == before.replace(line, line.replace("1.4.2", "1.5.0"))
+    assert show(repo, "main", path) != before

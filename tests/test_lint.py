@@ -30,13 +30,13 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             {"image-list": "web=acme/web", "web.update-stratgy": "semver"},
             "error",
             "web.update-stratgy",
-            "did you mean web.update-strategy?",
+            "rename it to web.update-strategy",
         ),
         (
             {"image-list": "web=acme/web", "write-back-metod": "git"},
             "error",
             "write-back-metod",
-            "did you mean write-back-method?",
+            "rename it to write-back-method",
         ),
         ({"image-list": "web=acme/web", "colour": "blue"}, "warning", "colour", "unknown annotation"),
         (

@@ -104,7 +104,7 @@ def test_the_hook_for_pre_commit(repository: Path) -> None:
     program, *words = [*shlex.split(hook["entry"]), *map(str, hook["args"])]
     assert program == "image-update"
     ended = image_update(*words, cwd=repository)
-    assert (ended.code, ended.stdout.count("did you mean web.update-strategy?")) == (3, 2)
+    assert (ended.code, ended.stdout.count("rename it to web.update-strategy")) == (3, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from support import ROOT, image_update
 
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options, commands, options_of
+from task import __version__
 from task.ci.results import NAMES, dotenv
 
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
@@ -114,3 +115,12 @@ def test_a_name_in_inline_code_stays_on_one_line() -> None:
     shown = Markdown(extensions=["scripts.unbroken"]).convert(page)
     assert re.findall(r'<span class="word">([^<]+)</span>', shown) == ["--git-token", "image-update", "run"]
     assert re.sub(r"</?span[^>]*>", "", shown) == Markdown().convert(page)
+
+
+def test_the_changelog_has_one_short_entry_for_each_version_and_names_every_command() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## (\S+)", text, re.MULTILINE)
+    assert (versions[0], len(versions)) == (__version__, len(set(versions)))
+    assert all(len(entry.split()) < 650 for entry in text.split("\n## "))
+    assert [one for one in commands() if not re.search(rf"`[^`]*\b{one}\b[^`]*`", text)] == []
+    assert not re.search(r"no longer|version 0\.1 |before,|\bnow\b", text)

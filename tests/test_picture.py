@@ -1,9 +1,13 @@
-"""The picture in the documentation is that of the command as it is."""
+"""The pictures in the documentation show what the command does."""
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from scripts.picture import PICTURE, demo, svg, text_of
+from runs import KUSTOMIZATION, WEB, application, manifest, target
+from support import ROOT, bare_repo, image_update, show
+
+from scripts.picture import BARS, FIGURES, PICTURE, bars, demo, svg, text_of
 
 
 def words(picture: str) -> list[str]:
@@ -27,3 +31,31 @@ def test_the_picture_needs_nothing_else() -> None:
     text = PICTURE.read_text(encoding="utf-8")
     assert not re.search(r"<script|href|url\(|@import", text)
     assert "prefers-color-scheme:dark" in text
+
+
+def test_the_timeline_is_what_happens(tmp_path: Path) -> None:
+    """Two builds, the older one late; a rollback; a build that waits; its release."""
+    repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.4.2")})
+    place = ["--applications", str(manifest(tmp_path, application("web", repo))), "--allow-protocol", "file"]
+    steps = [
+        ["run", "--image", f"{WEB}:1.5.1"],
+        ["run", "--image", f"{WEB}:1.5.0"],
+        ["rollback", "web", "--to", "previous", "--reason", "it fails"],
+        ["run", "--image", f"{WEB}:1.5.2"],
+        ["release", "web"],
+    ]
+    versions, ends = ["1.4.2"], []
+    for step in steps:
+        (decision,) = image_update(*step, *place, "--output", "json").json["decisions"]
+        ends.append(decision["rule"])
+        versions += re.findall(r"newTag: (.+)", show(repo, "main", target("web")))
+    root = ET.parse(ROOT / "docs" / "diagrams" / "timeline.svg").getroot()  # noqa: S314 - ours
+    drawn = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert [one for one in drawn if re.fullmatch(r"[\d.]+", one)] == versions
+    assert ends == ["admitted", "not-newer", "admitted", "held", "admitted"]
+
+
+def test_the_bars_are_the_figures() -> None:
+    drawn = BARS.read_text(encoding="utf-8")
+    assert drawn == bars(FIGURES.read_text(encoding="utf-8")), "make picture"
+    assert drawn.count("<rect class=") == 1 + 2 * (8 + 1)  # the background; eight pairs, and the key

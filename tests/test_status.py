@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import jsonschema
@@ -38,7 +39,8 @@ class Scene:
     """Applications of one repository, and what was done with them."""
 
     def __init__(self, folder: Path, names: str = "abc", **broken: Mapping[str, str]) -> None:
-        self.repo = repository(folder, *names)
+        there = folder / "repo.git"
+        self.repo = there if there.exists() else repository(folder, *names)
         apps = [application(name, self.repo, **broken.get(name, {})) for name in names]
         self.given = ("--applications", str(manifest(folder, *apps)), "--allow-protocol", "file")
 
@@ -58,14 +60,21 @@ class Scene:
         return result.json
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`a` took a build, `b` is held while a build waits, `c` was never written."""
-    made = Scene(tmp_path)
+    made = Scene(tmp_path_factory.mktemp("history"))
     made.do("run", "--application", "a", "--image", f"{WEB}:1.1.0", "--pipeline-run", RUN)
     made.do("hold", "b", "--reason", "incident 42", "--by", "jane", "--until", "2099-01-01")
     made.do("run", "--application", "b", "--image", f"{WEB}:1.2.0")
-    return made
+    return made.repo
+
+
+@pytest.fixture
+def scene(history: Path, tmp_path: Path) -> Scene:
+    """A copy of that repository, with its Applications."""
+    copytree(history, tmp_path / history.name)
+    return Scene(tmp_path)
 
 
 def keys(found: Any) -> list[str]:

@@ -260,3 +260,24 @@ def test_each_alias_has_its_own_tag(tmp_path: Path, target: str) -> None:
         assert show(repo, "main", path) == text.format(WEB, ours, theirs)
         again = image_update(*arguments(apps, image=f"{WEB}:{tag}")).json
         assert (again["status"], again["commits"]) == ("unchanged", [])
+
+
+@pytest.mark.parametrize(
+    ("annotations", "file", "text"),
+    [
+        (
+            {"write_back_target": "manifests"},
+            "pod.json",
+            '{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"image": "%s:1.0.0"}]}}\n',
+        ),
+        (
+            {"write_back_target": "helmvalues:values.json", "web.helm.image-tag": "image.tag"},
+            "values.json",
+            '{\n  "image": {"repository": "%s", "tag": "1.0.0"}\n}\n',
+        ),
+    ],
+)
+def test_json_is_edited_in_place(tmp_path: Path, annotations: dict[str, str], file: str, text: str) -> None:
+    repo = bare_repo(tmp_path, {f"apps/a/{file}": text % WEB})
+    assert call(tmp_path, app("a", repo, **annotations)).code == 0
+    assert show(repo, "main", f"apps/a/{file}") == (text % WEB).replace("1.0.0", "1.1.0")

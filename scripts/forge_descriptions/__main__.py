@@ -162,7 +162,8 @@ def bitbucket(folder: Path) -> Operations:
     """Read declarations that openapi-typescript made from Bitbucket Cloud's own description."""
     used = (
         f"GET {_CLOUD}/pullrequests", f"POST {_CLOUD}/pullrequests", f"GET {_CLOUD}/pullrequests/{{pull_request_id}}",
-        f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"GET {_CLOUD}/refs/branches/{{name}}",
+        f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/decline",
+        f"GET {_CLOUD}/refs/branches/{{name}}",
         f"GET {_CLOUD}/commit/{{commit}}", "GET /workspaces/{workspace}/members",
         f"GET {_CLOUD}/pullrequests/{{pull_request_id}}/comments",
         f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/comments",
@@ -184,6 +185,7 @@ def data_center(folder: Path) -> Operations:
         f"GET {_CENTER}/pull-requests", f"POST {_CENTER}/pull-requests",
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}",
         f"PUT {_CENTER}/pull-requests/{{pullRequestId}}", f"POST {_CENTER}/pull-requests/{{pullRequestId}}/merge",
+        f"POST {_CENTER}/pull-requests/{{pullRequestId}}/decline",
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}/auto-merge", f"GET {_CENTER}/commits",
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}/activities",
         f"POST {_CENTER}/pull-requests/{{pullRequestId}}/comments",

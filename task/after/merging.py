@@ -52,7 +52,8 @@ class Merges:
                     return request
                 if request.state == "closed":
                     raise RolloutError(
-                        f"{request.url} was closed without being merged", hint="a newer build opens another"
+                        f"{request.url} was closed without being merged",
+                        hint="reopen it, or let a newer build open another",
                     )
                 if time.monotonic() >= self._end:
                     raise RolloutError(

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from task.deciding.job import Job
 from task.errors import TaskError
-from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, LONGEST, LONGEST_BODY, WITHOUT_HTML
+from task.forges.marks import HIDDEN, HIDDEN_WITHOUT_HTML, WITHOUT_HTML
+from task.forges.proposal import LONGEST, LONGEST_BODY
 from task.landing.ports import World
 from task.model import Judged, Problem, Report
 from task.output.markdown import code, link

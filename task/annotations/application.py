@@ -100,7 +100,10 @@ def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[
 
 def _source(raw: object, status_kind: object) -> Source:
     if not isinstance(raw, dict):
-        raise Malformed("a source of the Application is not a mapping", "see the Application specification")
+        raise Malformed(
+            "a source of the Application is not a mapping",
+            "write it as a mapping, as the Application specification has it",
+        )
     sections = {key: _mapping(raw, key) for key in SECTIONS if raw.get(key) is not None}
     section: Kind = SECTIONS[next(iter(sections))] if sections else ""
     helm, kustomize, plugin = (sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
@@ -153,7 +156,7 @@ def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if value is None:
         return NOTHING
     if not isinstance(value, dict):
-        raise Malformed(f"{key} is not a mapping", "see the Application specification")
+        raise Malformed(f"{key} is not a mapping", "write it as a mapping, as the Application specification has it")
     return value
 
 

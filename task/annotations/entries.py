@@ -89,7 +89,7 @@ class _Reader:
         digest = self._get("helm.image-digest")
         if digest and self._get("helm.image-spec"):
             message = "helm.image-digest: the value of helm.image-spec has the digest itself"
-            self._fault(digest, message, "remove it, or write helm.image-tag in place of helm.image-spec")
+            self._fault(digest, message, "remove it, or write helm.image-tag instead of helm.image-spec")
         elif digest and digest.value in (names.tag or "image.tag", names.name or "image.name"):
             self._fault(digest, f"helm.image-digest: {digest.value} has the tag or the name", "name a key of its own")
         # If no annotation names the parameters, AIU's override files have `image.name` and `image.tag`.

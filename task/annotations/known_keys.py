@@ -164,8 +164,7 @@ def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
 def _near(key: str, known: str, name: str = "") -> Doubt:
     known = "allow-tags" if known == "tag-match" else known
     meant = f"{name}.{known}" if name else known
-    hint = f"did you mean {meant}? Rename the annotation, or remove it"
-    return Doubt("near", f"unknown annotation {key!r}, which is almost {meant}", hint, meant, name)
+    return Doubt("near", f"unknown annotation {key!r}", f"rename it to {meant}, or remove it", meant, name)
 
 
 def _former(key: str, name: str, rest: str) -> Doubt:

@@ -296,7 +296,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
     for entry in entries:
         if entry.image.repository != entry.image.repository.lower():
             message = (
-                f"{entry.text!r}: the repository has upper-case letters, which no registry accepts: no event fits it"
+                f"{entry.text!r}: the repository has upper-case letters, which no registry accepts: no build fits it"
             )
             name = entry.image.name.removesuffix(entry.image.repository) + entry.image.repository.lower()
             fixed = listed(replace(entry, image=replace(entry.image, name=name)), entry.constraint)

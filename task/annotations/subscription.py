@@ -206,7 +206,7 @@ def _misspelt(
 ) -> list[Flaw]:
     """Return the flaws for misspelt rules and places. Each one stops every entry that it would govern.
 
-    AIU, and version 0.1, ignored a misspelt `allow-tags` and let every tag through.
+    AIU ignores a misspelt `allow-tags`, and lets every tag through.
     """
     flaws = []
     for key, doubt in doubts(annotations):

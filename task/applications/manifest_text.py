@@ -41,11 +41,11 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
 
 
 def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> Iterator[Found]:
-    """Yield what was found, and if none of it concerns us, the first few files that are no YAML: one may be the reason.
+    """Yield what was found. If none of it concerns us, also yield the first few files that are no YAML.
 
-    `others` are the files with their origins, and are read only then. They are mostly no manifests of ours, such as
-    templates of other programs, so that they are told of only where nothing else was found. If no other file is there,
-    these are the manifests that the user means, and more than advice.
+    One of these may be the reason. `others` are the files with their origins, which are read only then. Most of them
+    are not manifests but templates of other programs, so a message about them is only advice. If there is no other
+    file, they are the manifests that the user means, and the message is more than advice.
     """
     any_of_ours = False
     for one in found:

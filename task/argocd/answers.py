@@ -25,7 +25,7 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
             where, hint="--argocd-ca-file names its CA; --argocd-plaintext is for a server without TLS"
         )
     if error.kind == "redirect":
-        return SourceAccessError(where, hint="name the server itself: --argocd-server")
+        return SourceAccessError(where, hint="give the address that it redirects to: --argocd-server")
     if error.kind == "large":
         return SourceError(where, hint="narrow the Applications: --project, --selector, --namespace")
     if error.kind == "slow" or to.plaintext:
@@ -139,6 +139,7 @@ def _page(answer: Response, to: Connection) -> TaskError | None:
         what = "a web page" if html else f"{kind or 'something'} that is not its JSON"
         return SourceAccessError(
             f"{origin(to.base)} answers with {what} ({answer.status}), not with Argo CD's API",
-            hint="is a login page in front of it (--argocd-header), or is it at another path (--argocd-root-path)?",
+            hint="if a login page is in front of it, send what it wants with --argocd-header; "
+            "if the API is at another path, give --argocd-root-path",
         )
     return None

@@ -90,7 +90,7 @@ class ArgoCDApi:
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise SourceAccessError(
                 "Argo CD's token is not valid: it contains blanks or other characters that no token has",
-                hint="check it",
+                hint="copy it again, as argocd account generate-token prints it",
             )
         return token
 
@@ -107,7 +107,10 @@ class ArgoCDApi:
         found = self._get("/api/v1/applications", params, "applications, get, */*", "the list of Applications")
         items = found.get("items") or []
         if not isinstance(items, list):
-            raise SourceDownError("Argo CD answers with something other than a list of Applications", hint="ask again")
+            raise SourceDownError(
+                "Argo CD answers with something other than a list of Applications",
+                hint="run it again; if that does not help, check --argocd-server",
+            )
         return [{**KIND, **item} for item in items if isinstance(item, dict)]
 
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:

@@ -76,7 +76,7 @@ def _ssh(found: RepoCredentials) -> SshFiles:
         )
     if key and has_passphrase(key):
         raise CredentialsError(
-            f"secret {found.secret}: sshPrivateKey has a passphrase, and nobody is there to type it",
+            f"secret {found.secret}: sshPrivateKey has a passphrase, which a pipeline cannot type",
             hint="make a key without one: ssh-keygen -t ed25519 -N ''",
         )
     files = {_KEY: f"{key}\n"} if key else {}

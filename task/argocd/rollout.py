@@ -251,7 +251,7 @@ def _paused(view: View) -> Rollout:
 def _unpulled(view: View) -> Rollout | None:
     """Return the state if pods that were created since the sync began cannot pull their image."""
     pulls = pulling(view.tree, text(view.operation, "startedAt") if view.applied else "")
-    hint = "is the image in the registry, and may the cluster pull it?"
+    hint = "check that the registry has the image, and that the cluster may pull it"
     return Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False) if pulls else None
 
 

@@ -288,7 +288,7 @@ class Rollouts:
             if first and first.state != "synced-and-healthy":
                 self._show(watch, first.state, first.because, first.hint)
             else:
-                hint = watch.row.hint or "see the Application in Argo CD, or wait longer"
+                hint = watch.row.hint or "look at the Application in Argo CD, or give a longer --wait-timeout"
                 # A container that crashes again and again runs in between, and then nothing else names the cause.
                 earlier = watch.pods if watch.pods not in watch.row.because else ""
                 because = f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because

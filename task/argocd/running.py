@@ -54,8 +54,8 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
                 warnings.append(f"{one.image.name} was set to {now.version} meanwhile, no longer {one.image.version}")
                 continue
         if not others:
-            why = "no replicas, or no job that is due?"
-            warnings.append(f"{one.image.reference} does not run in it: {why} Otherwise, look at {one.key}")
+            why = "it may have no replicas, or no job that is due; if it should run,"
+            warnings.append(f"{one.image.reference} does not run in it: {why} look at {one.key}")
             continue
         versions = list(dict.fromkeys(image.version or "no tag" for image in others))
         because = f"synced and healthy, but {one.image.name} runs as {and_more(versions)} only, not as "

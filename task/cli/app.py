@@ -36,7 +36,7 @@ SHOWN_BY_TYPER = {"-h", "--help", "--help-all", "--version", "--show-completion"
 app = typer.Typer(
     name="image-update",
     cls=GroupedCommands,
-    help="Writes newly built images to Git for the Argo CD Applications that track them.",
+    help="Commits a newly built image to Git for every Argo CD Application that tracks it.",
     epilog="image-update help COMMAND shows the options of a command. Each of them can also be set by a variable: "
     "--git-username by IMAGE_UPDATE_GIT_USERNAME.",
     pretty_exceptions_enable=False,

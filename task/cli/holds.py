@@ -77,7 +77,7 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
         if hold := active(state.hold, now):
             yield Finding(key, "", "", "info", f"all images{within} are {hold_text(hold)}", hint, origin)
         for name, memory in state.images.items():
-            waits = f"{version_of(memory.deferred)} is deferred" if memory.deferred else ""
+            waits = f"{version_of(memory.deferred)} waits" if memory.deferred else ""
             if hold := active(memory.hold, now):
                 told = f"{name}{within} is {hold_text(hold)}{f'; {waits}' if waits else ''}"
                 yield Finding(key, "", "", "info", told, hint, origin)
@@ -104,7 +104,7 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
     except TaskError as error:
         yield Finding("", "", "", "error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint, "")
         return
-    hint = "the first event, release or scan after it writes what waits"
+    hint = "the first run, release or scan after it writes what waits"
     frozen = {
         (one.application.key, one.application.origin, hold_text(one.freeze)): None
         for one in governed(subs, config, now)

@@ -3,31 +3,10 @@
 from task.cli.call import Call
 from task.cli.command import command
 from task.cli.update import update
-from task.settings import (
-    WRITING,
-    CommentOptions,
-    DeploymentOptions,
-    EventOptions,
-    NameOptions,
-    OriginOptions,
-    RequireOptions,
-    RulesOptions,
-    Settings,
-    UndoOptions,
-)
+from task.settings import BUILT, Settings
 
 
-@command(
-    EventOptions,
-    OriginOptions,
-    NameOptions,
-    RulesOptions,
-    RequireOptions,
-    *WRITING,
-    CommentOptions,
-    DeploymentOptions,
-    UndoOptions,
-)
+@command(*BUILT)
 def plan(settings: Settings, call: Call) -> int:
     """Show what run would do, with the exact diff, and write nothing."""
     return update(settings, call.environ, call.log)

@@ -4,34 +4,18 @@ from task.cli.call import Call
 from task.cli.command import command
 from task.cli.update import update
 from task.settings import (
-    WRITING,
+    UPDATING,
     AgeOptions,
     AliasOptions,
     DeploymentOptions,
-    NameOptions,
     OriginOptions,
     PromoteOptions,
-    RequireOptions,
-    RulesOptions,
     SendOptions,
     Settings,
-    UndoOptions,
 )
 
 
-@command(
-    PromoteOptions,
-    AliasOptions,
-    AgeOptions,
-    OriginOptions,
-    NameOptions,
-    RulesOptions,
-    RequireOptions,
-    *WRITING,
-    DeploymentOptions,
-    UndoOptions,
-    SendOptions,
-)
+@command(PromoteOptions, AliasOptions, AgeOptions, OriginOptions, *UPDATING, DeploymentOptions, SendOptions)
 def promote(settings: Settings, call: Call) -> int:
     """Bring the versions of some Applications to others, if the rules of the others allow it."""
     return update(settings, call.environ, call.log)

@@ -5,33 +5,10 @@ from dataclasses import replace
 from task.cli.call import Call
 from task.cli.command import command
 from task.cli.update import update
-from task.settings import (
-    WRITING,
-    CommentOptions,
-    DeploymentOptions,
-    EventOptions,
-    NameOptions,
-    OriginOptions,
-    RequireOptions,
-    RulesOptions,
-    SendOptions,
-    Settings,
-    UndoOptions,
-)
+from task.settings import BUILT, SendOptions, Settings
 
 
-@command(
-    EventOptions,
-    OriginOptions,
-    NameOptions,
-    RulesOptions,
-    RequireOptions,
-    *WRITING,
-    CommentOptions,
-    DeploymentOptions,
-    UndoOptions,
-    SendOptions,
-)
+@command(*BUILT, SendOptions)
 def run(settings: Settings, call: Call) -> int:
-    """Write a newly built image to Git for every Application that tracks it."""
+    """Commit a newly built image to Git for every Argo CD Application that tracks it."""
     return update(replace(settings, command="plan") if settings.send.dry_run else settings, call.environ, call.log)

@@ -4,19 +4,10 @@ from task.cli.call import Call
 from task.cli.command import command
 from task.cli.update import update
 from task.errors import UsageError
-from task.settings import (
-    WRITING,
-    AgeOptions,
-    NameOptions,
-    RequireOptions,
-    RulesOptions,
-    SendOptions,
-    Settings,
-    UndoOptions,
-)
+from task.settings import UPDATING, AgeOptions, SendOptions, Settings
 
 
-@command(AgeOptions, NameOptions, RulesOptions, RequireOptions, *WRITING, UndoOptions, SendOptions)
+@command(AgeOptions, *UPDATING, SendOptions)
 def scan(settings: Settings, call: Call) -> int:
     """Ask the registries for the newest allowed tag of every tracked image, then go on as run does."""
     if settings.require.require_match:

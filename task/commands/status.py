@@ -27,7 +27,7 @@ from task.landing.gathering import gatherer
 from task.landing.governed import CONFIG, Governed, govern
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
-from task.model import Decision, ImageStatus, Judged, Problem, Status, Verdict
+from task.model import ImageStatus, Judged, Problem, Status, Verdict
 from task.output.report_json import exit_code
 from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import branches_of_requests, prepare
@@ -198,7 +198,9 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
         if row.subscription.identity in newest and (row.in_git.digest or needs(row.subscription.policy, "digest"))
     }
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
-    problems = [_no_tag(one) for one in found.decisions]
+    # Either the registry did not answer, or the rules admit none of its tags, which is no error.
+    told = [(one, _problem(one)) for one in found.decisions]
+    problems = [why if one.verdict == "error" else replace(why, severity="warning") for one, why in told]
     unanswered = {one.subscription.identity for one in found.decisions if one.verdict == "error"}
     made = []
     for row in rows:
@@ -216,9 +218,3 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
         until = young.get(identity, "")
         made.append(replace(row, newest=image, too_young_until=until, unanswered=identity in unanswered))
     return made, tuple(problems)
-
-
-def _no_tag(decision: Decision) -> Problem:
-    """Return why an entry has no newest tag: the registry did not answer, or the rules admit none of its tags."""
-    problem = _problem(decision)
-    return problem if decision.verdict == "error" else replace(problem, severity="warning")

@@ -55,8 +55,12 @@ def _hold(intent: Intent, situation: Situation) -> Move:
     if new is None or _equal(active(known, situation.terms.now), new):
         because = hold_text(known) if known else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
-    decision = situation.decision(image, Verdict("defer", "held", hold_text(new)))
+    decision = situation.decision(image, Verdict("defer", "held", _held_until_released(new, situation)))
     return Move(decision, remember=_held(intent, situation.memory, new))
+
+
+def _held_until_released(hold: Hold, situation: Situation) -> str:
+    return f"{hold_text(hold)}; image-update release {situation.subscription.application.key} ends the hold"
 
 
 def _equal(known: Hold | None, new: Hold) -> bool:
@@ -74,7 +78,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
     memory, now = situation.memory, situation.terms.now
     image = _as_it_is(situation)
     if not intent.whole and (all_held := active(situation.state.hold, now)):
-        hint = "release the Application without --image; to hold only some images, name them with hold --image"
+        hint = "release the Application without --alias; to hold only some images, name them with hold --alias"
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
     was, event = situation.hold, memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
@@ -83,12 +87,12 @@ def _release(intent: Intent, situation: Situation) -> Move:
     lifted = intent.whole and situation.state.hold is not None
     told = f"released: it was {hold_text(was)}" if was else "released"
     if event is None or intent.discard:
-        dropped = f"; {version_of(event)} is dropped" if event else "; nothing was deferred"
+        dropped = f"; {version_of(event)} is dropped" if event else "; no build waits, so nothing is written"
         decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
         return Move(decision, remember=Remember(free, lifted=lifted))
     now_free = replace(situation, memory=free, state=State(None, situation.state.images))
     move = weigh(now_free, deferred(situation.subscription, event))
-    because = f"{told}; {version_of(event)} was deferred: {move.decision.because}"
+    because = f"{told}; {version_of(event)} waited: {move.decision.because}"
     decision = replace(move.decision, judged=replace(move.decision.judged, because=because))
     memory = move.remember.memory if move.remember and move.remember.memory is not None else free
     return replace(move, decision=decision, remember=Remember(memory, lifted=lifted))
@@ -115,7 +119,8 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         several = intent.whole and len(listed) > 1
         hold = replace(hold, reason=f"rolled back to {intent.to if several else version_of(to)}")
     known = situation.state.hold if intent.whole else memory.hold
-    decision = replace(decision, judged=replace(verdict, because=f"{verdict.because}; {hold_text(hold)}"))
+    because = f"{verdict.because}; {_held_until_released(hold, situation)}"
+    decision = replace(decision, judged=replace(verdict, because=because))
     if there and _equal(active(known, situation.terms.now), hold):
         return Move(decision)
     remember = _held(intent, situation.memory if there else memory, hold)

@@ -183,6 +183,9 @@ def _by_the_order(
     if promoted and situation.terms.allow_downgrade:
         return decision
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
+        if not promoted:
+            app = sub.application.key
+            why = f"{why}; to write it all the same: image-update rollback {app} --to {version_of(event)}"
         return replace(decision, judged=Verdict("refuse", "superseded", why))
     if promoted and (why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)):
         return replace(decision, judged=Verdict("refuse", "not-newer", why))
@@ -195,9 +198,12 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
     if known and version_of(known) != version_of(event):
         why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
         if why:
-            because = f"{hold_text(hold)}; {version_of(known)} is remembered and is newer: {why}"
+            because = f"{hold_text(hold)}; {version_of(known)} waits already and is newer: {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
-    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} is remembered for the release")
+    end = f"image-update release {situation.subscription.application.key} ends the hold and writes it"
+    if hold == situation.subscription.freeze:
+        end = "the first run after the freeze writes it"
+    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} waits: {end}")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None
     return Move(replace(decision, judged=verdict), event.build, remember)

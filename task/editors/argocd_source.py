@@ -6,11 +6,11 @@ Argo CD's repo-server applies the file to the source as a JSON merge patch. The 
 (argo-cd issue 6665), and an element inherits missing fields from the spec's element at the same index. So the file must
 have everything that is needed: each element must be complete, and each value a string.
 
-An element that we copied from the spec, or from the common file, says so in a comment, and follows its origin. An
-element without the comment was written by a person, and stays as it is. Version 0.1 reset such elements to the spec.
+An element that we copied from the spec, or from the common file, has a comment that names its origin, and follows it.
+An element without the comment was written by a person, and stays as it is.
 
-A list without any such comment is somebody else's, such as AIU's. What it lacks, Argo CD has not seen since it exists,
-so nothing is copied into it.
+A list without any such comment was written by somebody else, such as AIU. It has hidden the spec's other elements from
+Argo CD since it was made, so nothing is copied into it.
 """
 
 from __future__ import annotations
@@ -120,16 +120,16 @@ def _list(document: Document | None, section: Section, path: str) -> Node | None
 
 @dataclass(frozen=True)
 class Below:
-    """What the lists below an override file's list are, and whether it takes their elements."""
+    """The lists that an override file's list hides, and whether it copies their elements."""
 
-    spec: bool  # whether those of the spec count
+    spec: bool  # whether the spec's list counts; the common file's would replace it
     common: Document | None  # the common override file
-    used: bool  # whether the override file has no list of its own, so that Argo CD uses these
-    carries: bool  # whether the override file's list takes what it lacks
+    used: bool  # whether Argo CD uses these lists, because the override file has none
+    carries: bool  # whether the override file's list gets copies of the elements that it lacks
 
 
 def below(files: Files, target: Target, section: Section) -> Below:
-    """Return what Argo CD would use if the override file had no such list."""
+    """Return the lists that Argo CD would use if the override file had none."""
     path, tree, document = load(files, target)
     own = _list(document, section, path)
     marks = {mark.text for element in own.children if (mark := origin_comment(tree, element))} if own else set()
@@ -305,9 +305,9 @@ def merge_image(
 ) -> tuple[Files, tuple[Edit, ...]]:
     """Return the result of `write` for Helm parameters and plugin variables.
 
-    The file has the image under the names in `keys`, and what its list takes from the spec and the common file. The key
-    for the digest has `digest` now. Elements are found by name. An element with an origin comment follows its origin,
-    and is removed with it. All others stay as a person wrote them.
+    The new file has the image under the names in `keys`, and copies of what the spec and the common file say. `digest`
+    is the present value of the key for the digest. Elements are found by name. An element with an origin comment
+    follows its origin, and goes when its origin goes. All others stay as a person wrote them.
     """
     path, tree, document = load(files, target)
     items = items_of(document, section, path)
@@ -366,7 +366,7 @@ class Stray(NamedTuple):
 
 
 def stray_items(files: Files, target: Target, section: Section, keys: Keys, spec: Sequence[Item]) -> tuple[Stray, ...]:
-    """Return each element that a person wrote otherwise than its origin, and each that somebody's list hides."""
+    """Return each element to which a person gave another value than its origin has, and each that the list hides."""
     if target.carry is False:
         return ()
     path, tree, document = load(files, target)
@@ -426,7 +426,7 @@ def _with_values(tree: Tree, section: Section, path: str, wanted: Callable[[Tree
         if (node := field(document, element, "value")) is not None:
             now = resolved(document, node)
             text = item.value if item else now.value
-            # A value that is not a string (`1.10`, `true`) breaks the whole Application, whoever wrote it, because
+            # A value that is not a string (`1.10`, `true`) breaks the whole Application, even if a person wrote it:
             # Argo CD cannot generate its manifests.
             if now.kind == "scalar" and (text != now.value or not (sound(now) or (now.null and item is None))):
                 changes.append((alone(tree, document, node), text))

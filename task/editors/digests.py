@@ -1,4 +1,4 @@
-"""Digests in Helm values: the key that an annotation names for them, and those that nobody names.
+"""Digests in Helm values: the key that an annotation names, and other keys of a chart that hold one.
 
 A chart that has a digest beside its tag renders both, and then container runtimes ignore the tag. So a new tag beside
 an old digest changes nothing, although everything looks healthy.
@@ -115,7 +115,7 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
                     found[path_text((*steps[:level], Segment(name, (), name)))] = _Digest(value, path, where)
             below = item(tree.documents[0], beside.get(steps[level].name), steps[level].indices)
             node = resolved(tree.documents[0], below) if below is not None else None
-    except TargetError:  # it is not YAML, and of the file that is written `read` says so
+    except TargetError:  # it is not YAML; for the file to write, `read` raises that error
         return {}
     return found
 

@@ -41,7 +41,7 @@ MOST_BESIDE = 200  # keys of one mapping that are compared with a key that is no
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the values file, in all its spellings, the others that Helm reads, and a chart's lock."""
+    """Return the values file in all its spellings, the other files that Helm reads, and a chart's lock."""
     paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
     lock = _lock(target.path)
     return (*map(Place, paths), *((Place(lock, "exists"),) if lock else ()))
@@ -152,7 +152,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the keys that no annotation names, and that an update changes with the tag, because of an alias.
+    """Return the keys that an update changes because an alias gives them the tag's value; no annotation names them.
 
     Raises the errors of `write`.
     """
@@ -167,7 +167,7 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return each annotated key that the file lacks, with the keys that lead to single values in its place.
+    """Return each annotated key that the file lacks, with the keys beside it that have single values.
 
     Raises the errors of `read`.
     """
@@ -198,7 +198,7 @@ def _escaped(step: str) -> str:
 def _single_value_at(tree: Tree, document: Document, key: str) -> bool:
     try:
         nodes = find(tree, document, parse_path(key), merges=False)
-    except TargetError:  # nobody has named this key, so its flaws are nobody's mistake
+    except TargetError:  # no annotation names this key, so a flaw at it is not worth a message
         return False
     return bool(nodes) and resolved(document, nodes[-1]).kind == "scalar"
 
@@ -235,7 +235,7 @@ def _put(tree: Tree, document: Document | None, key: str, text: str, target: Tar
 
 
 def _shared(tree: Tree, document: Document, key: str, target: Target) -> tuple[str, ...]:
-    """Return the other keys that an update of this key changes, because they have the same value by an alias.
+    """Return the other keys that change with this one, because an alias gives them the same value.
 
     Raises TargetError if one of them may be another image's.
     """

@@ -69,7 +69,7 @@ def marked_text(marker: Marker, target: Target, image: Image) -> str:
     if marker.part == "digest":
         if not image.digest:
             hint = "give the build's digest (--image-digest), or pin digests"
-            raise TargetError("a marker asks for the digest, and the event has none", hint=hint)
+            raise TargetError("a marker asks for the digest, and the build gives none", hint=hint)
         return image.digest
     old = resolved(marker.document, marker.node).value
     name = spelled(image, target, old)

@@ -10,13 +10,23 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.forges import azure_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
-from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
+from task.forges.client import (
+    AfterPush,
+    AlreadyThere,
+    Client,
+    ForgeKind,
+    ForgeToken,
+    Overtaken,
+    Reach,
+    settle,
+    withdrawn,
+)
+from task.forges.content import dig, listed, numbered, ours_to_delete
 from task.forges.notes import Notes, missing, tried
 from task.forges.proposal import LONGEST_BODY
 from task.forges.refusal import STAYS, valid_token
@@ -43,6 +53,11 @@ _NOT_NOW = (400, 403, 409)  # statuses for a request that is no longer open
 
 class Azure:
     """One repository on Azure DevOps."""
+
+    without: ClassVar[Mapping[str, str]] = {
+        "assignees": "Azure DevOps has no assignees on pull requests: name them as reviewers"
+    }
+    auto_merge_after_push: ClassVar[AfterPush] = "stays"
 
     def __init__(self, reach: Reach) -> None:
         """Contact nobody yet."""
@@ -72,26 +87,22 @@ class Azure:
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `ForgeApi.propose`."""
-        return settle(self, fitted(proposal, LONGEST_BODY["azure"]), found)
+        return settle(self, proposal, found, LONGEST_BODY["azure"])
 
     def state(self, number: str) -> Proposed:
         """As `ForgeApi.state`."""
         return self._proposed(self._read(number))
 
-    def withdraw(self, found: Proposed, body: str) -> None:
-        """As the `Forge` of `task.landing.ports`."""
-        path, text = (
-            f"{self._base}/pullrequests/{path_part(found.number)}",
-            {"description": body, "status": "abandoned"},
-        )
-        self._client.ask("PATCH", path, "abandon the pull request", json=text, again=True)
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """As `ForgeApi.withdraw`."""
+        withdrawn(self, found, because)
 
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()
         self._people.close()
 
-    def create(self, proposal: Proposal) -> Proposed:
+    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
         """As `Steps.create`."""
         body = {
             "sourceRefName": f"refs/heads/{proposal.head}",
@@ -106,27 +117,52 @@ class Azure:
             if _key(answer) == "GitPullRequestExistsException" or b"TF401179" in answer.body:
                 raise AlreadyThere
             raise self._client.refused(answer, what)
-        return self._complete(self._client.parsed(answer, what), proposal, is_new=True)
+        item = self._client.parsed(answer, what)
+        return self._proposed(item), item
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """As `Steps.read`."""
         item = self._read(number)
         return self._proposed(item), item
 
-    def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`. Reviewers and labels are added, but never removed."""
-        now = self._proposed(said)
-        if not same(now, proposal):
-            path, what = f"{self._base}/pullrequests/{path_part(now.number)}", f"update pull request {now.number}"
-            body = {"title": proposal.title, "description": proposal.body}
-            answer = self._client.ask("PATCH", path, what, json=body, fine=_NOT_NOW, again=True)
-            said = self._client.parsed(answer, what) if answer.status < _REFUSED else self._read(now.number)
-            is_open = self._proposed(said).state == "open"
-            if answer.status >= _REFUSED and is_open:
-                raise self._client.refused(answer, what)
-            if not is_open:
-                raise Overtaken
-        return self._complete(said, proposal)
+    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+        """As `Steps.write`."""
+        number = self._proposed(said).number
+        path, what = f"{self._base}/pullrequests/{path_part(number)}", f"update pull request {number}"
+        text = {"title": title, "description": body}
+        answer = self._client.ask("PATCH", path, what, json=text, fine=_NOT_NOW, again=True)
+        item = self._client.parsed(answer, what) if answer.status < _REFUSED else self._read(number)
+        now = self._proposed(item)
+        if now.state != "open":
+            raise Overtaken
+        if answer.status >= _REFUSED:
+            raise self._client.refused(answer, what)
+        return now, item
+
+    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+        """As `Steps.complete`."""
+        found = self._proposed(said)
+        request = f"{self._base}/pullRequests/{path_part(found.number)}"
+        present = {dig(one, "id").lower() for one in listed(said, "reviewers")}
+        for name in dict.fromkeys(proposal.reviewers):
+            with tried(notes, f"reviewer {name}", "reviewer", name):
+                identity = name if _GUID.fullmatch(name) else self._identity(name)
+                if identity.lower() not in present:  # to add somebody again would take the vote away
+                    path = f"{request}/reviewers/{path_part(identity)}"
+                    self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
+        for label in missing(proposal.labels, (dig(one, "name") for one in listed(said, "labels"))):
+            with tried(notes, "labels", "label", label):
+                self._client.ask("POST", f"{request}/labels", f"add the label {label}", json={"name": label})
+        if proposal.auto_merge and not dig(said, "autoCompleteSetBy", "id"):
+            with tried(notes, "auto-complete", "auto-merge"):
+                self._auto_complete(said, found, proposal)
+        return found, said
+
+    def shut(self, said: Any, body: str) -> None:
+        """As `Steps.shut`."""
+        path = f"{self._base}/pullrequests/{path_part(self._proposed(said).number)}"
+        text = {"description": body, "status": "abandoned"}
+        self._client.ask("PATCH", path, "abandon the pull request", json=text, again=True)
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -134,30 +170,6 @@ class Azure:
         found = self._client.json("GET", f"{self._base}/refs", f"read the branch {head}", params=params)
         names = (dig(one, "objectId") for one in listed(found, "value") if dig(one, "name") == f"refs/heads/{head}")
         return next(names, "")
-
-    def _complete(self, item: Any, proposal: Proposal, *, is_new: bool = False) -> Proposed:
-        """Return the request with its reviewers, labels and auto-complete. What Azure refuses becomes a note."""
-        found, notes = self._proposed(item), Notes()
-        if proposal.assignees:
-            notes.add("Azure DevOps has no assignees on pull requests: name them as reviewers")
-        request = f"{self._base}/pullRequests/{path_part(found.number)}"
-        present = {dig(one, "id").lower() for one in listed(item, "reviewers")}
-        for name in dict.fromkeys(proposal.reviewers):
-            with tried(notes, f"reviewer {name}"):
-                identity = name if _GUID.fullmatch(name) else self._identity(name)
-                if identity.lower() not in present:
-                    path = f"{request}/reviewers/{path_part(identity)}"
-                    self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
-        if proposal.labels:
-            with tried(notes, "labels"):
-                labels = [] if is_new else listed(self._client.json("GET", f"{request}/labels", "add labels"), "value")
-                for label in missing(proposal.labels, (dig(one, "name") for one in labels)):
-                    path, what = f"{request}/labels", f"add the label {label}"
-                    self._client.ask("POST", path, what, json={"name": label})
-        if proposal.auto_merge and not dig(item, "autoCompleteSetBy", "id"):
-            with tried(notes, "auto-complete"):
-                self._auto_complete(item, found, proposal)
-        return replace(found, note=notes.text(found.note))
 
     def _identity(self, name: str) -> str:
         """Return the id of the only identity with that name or address."""
@@ -172,7 +184,8 @@ class Azure:
         ]  # fmt: skip
         ids = {identity for one in exact or found if (identity := dig(one, "id"))}
         if len(ids) != 1:
-            raise ForgeError(f"{self._host} knows nobody, or several, of that name: give an e-mail address or an id")
+            hint = "name the person by e-mail address or id"
+            raise ForgeError(f"{self._host} knows nobody, or several, of that name", hint=hint)
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:

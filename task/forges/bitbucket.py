@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 from task.forges.client import ForgeToken
-from task.forges.notes import Notes
-from task.model import Proposal
 
 BARE = "x-token-auth"  # Git's user name for the token of a project, repository or workspace
 
 
-class Write(NamedTuple):
-    """A request to open or change a pull request."""
-
-    method: str
-    path: str
-    body: dict[str, Any]
-    what: str
+# What both lack, for people.
+WITHOUT = {
+    "labels": "Bitbucket has no labels on pull requests",
+    "assignees": "Bitbucket has no assignees on pull requests: name them as reviewers",
+}
 
 
 def login(token: ForgeToken) -> Mapping[str, str]:
@@ -29,13 +24,3 @@ def login(token: ForgeToken) -> Mapping[str, str]:
     if token.user in ("", BARE):
         return {"Authorization": f"Bearer {token.secret.reveal()}"}
     return {"Authorization": f"Basic {b64encode(f'{token.user}:{token.secret.reveal()}'.encode()).decode()}"}
-
-
-def unable(proposal: Proposal) -> Notes:
-    """Return notes about requested features that Bitbucket does not have."""
-    notes = Notes()
-    if proposal.labels:
-        notes.add("Bitbucket has no labels on pull requests")
-    if proposal.assignees:
-        notes.add("Bitbucket has no assignees on pull requests: name them as reviewers")
-    return notes

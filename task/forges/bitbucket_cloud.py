@@ -6,20 +6,31 @@ no reviewers, and opening a second request for a branch is no error, but gives t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.bitbucket import Write, login, unable
-from task.forges.client import MOVED, Client, ForgeKind, Overtaken, Reach, settle
-from task.forges.content import dig, fitted, listed, numbered, ours_to_delete, same
+from task.forges.bitbucket import WITHOUT, login
+from task.forges.client import (
+    MOVED,
+    AfterPush,
+    AlreadyThere,
+    Client,
+    ForgeKind,
+    Overtaken,
+    Reach,
+    settle,
+    withdrawn,
+)
+from task.forges.content import dig, listed, numbered, ours_to_delete, same
+from task.forges.marks import described
 from task.forges.notes import Notes, tried
-from task.forges.proposal import LONGEST_BODY, described
+from task.forges.proposal import LONGEST_BODY
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -38,6 +49,12 @@ _REFUSED, _GONE = 400, 404
 
 class BitbucketCloud:
     """One repository on bitbucket.org."""
+
+    without: ClassVar[Mapping[str, str]] = {
+        **WITHOUT,
+        "auto_merge": "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that",
+    }
+    auto_merge_after_push: ClassVar[AfterPush] = "ends"
 
     def __init__(self, reach: Reach) -> None:
         """Contact nobody yet."""
@@ -64,7 +81,7 @@ class BitbucketCloud:
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `ForgeApi.propose`."""
-        return settle(self, fitted(proposal, LONGEST_BODY["bitbucket"]), found)
+        return settle(self, proposal, found, LONGEST_BODY["bitbucket"])
 
     def state(self, number: str) -> Proposed:
         """As `ForgeApi.state`."""
@@ -76,22 +93,18 @@ class BitbucketCloud:
         commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
-    def withdraw(self, found: Proposed, body: str) -> None:
-        """As the `Forge` of `task.landing.ports`."""
-        path, what = f"{self._base}/pullrequests/{path_part(found.number)}", f"decline pull request {found.number}"
-        self._client.ask("PUT", path, what, json={"title": found.title, "description": body})
-        self._client.ask("POST", f"{path}/decline", what)
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """As `ForgeApi.withdraw`."""
+        withdrawn(self, found, because)
 
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()
 
-    def create(self, proposal: Proposal) -> Proposed:
+    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
         """As `Steps.create`. If the branch has a newer commit, the newer run opens the request."""
         if found := self._opened_by_a_newer_build(proposal):
-            return found
-        notes = _unable(proposal)
-        reviewers = self._people(proposal.reviewers, notes)
+            raise AlreadyThere(found)
         body = {
             "title": proposal.title,
             "description": proposal.body,
@@ -101,32 +114,37 @@ class BitbucketCloud:
             "draft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        made = self._proposed(self._send(Write("POST", f"{self._base}/pullrequests", body, what), reviewers, notes))
+        item = self._sent("POST", f"{self._base}/pullrequests", body, what)
+        made = self._proposed(item)
         if not same(made, proposal):  # it was open already, so Bitbucket changed only the title
-            return self.update(self._read(made.number), proposal)
-        return replace(made, note=notes.text(made.note))
+            raise AlreadyThere(made)
+        return made, item
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """As `Steps.read`."""
         item = self._read(number)
         return self._proposed(item), item
 
-    def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`. Reviewers are added, but never removed."""
-        found, notes = self._proposed(said), _unable(proposal)
+    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+        """As `Steps.write`."""
+        return self._put(said, {"title": title, "description": body})
+
+    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+        """As `Steps.complete`. Reviewers are added, but never removed. If Bitbucket refuses some, it takes none."""
         present = [dig(one, "uuid") for one in listed(said, "reviewers")]
         wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
-        if same(found, proposal) and wanted == present:
-            return replace(found, note=notes.text(found.note))
-        body = {"title": proposal.title, "description": proposal.body}
-        try:
-            path, what = f"{self._base}/pullrequests/{path_part(found.number)}", f"update pull request {found.number}"
-            made = self._send(Write("PUT", path, body, what), wanted, notes)
-        except ForgeError:
-            if self._proposed(self._read(found.number)).state == "open":
-                raise
-            raise Overtaken from None  # merged or declined meanwhile
-        return replace(self._proposed(made), note=notes.text())
+        found = self._proposed(said)
+        if wanted != present:
+            with tried(notes, "no reviewers were added", "reviewer", *proposal.reviewers):
+                people = [{"uuid": one} for one in wanted]
+                return self._put(said, {"title": found.title, "description": found.body, "reviewers": people})
+        return found, said
+
+    def shut(self, said: Any, body: str) -> None:
+        """As `Steps.shut`."""
+        found, _said = self.write(said, dig(said, "title"), body)
+        path = f"{self._base}/pullrequests/{path_part(found.number)}/decline"
+        self._client.ask("POST", path, f"decline pull request {found.number}")
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -144,14 +162,21 @@ class BitbucketCloud:
         found = until(lambda one: one is not None and one.state == "open", None, ask, _PAUSES)
         return replace(found, head_commit=tip, note=MOVED) if found and found.state == "open" else None
 
-    def _send(self, write: Write, people: list[str], notes: Notes) -> Any:
-        """Return the answer. If Bitbucket refuses some reviewers, try again without them."""
-        method, path, body, what = write
-        whole = {**body, "reviewers": [{"uuid": one} for one in people]}
-        answer = self._client.ask(method, path, what, json=whole, fine=(_REFUSED,))
-        if answer.status == _REFUSED and people and _about_reviewers(answer):
-            notes.add(f"no reviewers were added: Bitbucket says: {self._client.words(answer)}")
-            return self._client.json(method, path, what, json=body)
+    def _put(self, said: Any, body: dict[str, Any]) -> tuple[Proposed, Any]:
+        """Change an open request. Raises `Overtaken` if it was merged or declined meanwhile."""
+        number = self._proposed(said).number
+        path, what = f"{self._base}/pullrequests/{path_part(number)}", f"update pull request {number}"
+        people = [{"uuid": dig(one, "uuid")} for one in listed(said, "reviewers")]
+        try:
+            item = self._sent("PUT", path, {"reviewers": people, **body}, what)
+        except ForgeError:
+            if self._proposed(self._read(number)).state == "open":
+                raise
+            raise Overtaken from None
+        return self._proposed(item), item
+
+    def _sent(self, method: str, path: str, body: dict[str, Any], what: str) -> Any:
+        answer = self._client.ask(method, path, what, json=body, fine=(_REFUSED,))
         if answer.status == _REFUSED and b"no changes to be pulled" in answer.body:
             raise Outpaced("the base branch holds all of the head branch by now")
         if answer.status == _REFUSED:
@@ -162,7 +187,7 @@ class BitbucketCloud:
         """Return the reviewers' UUIDs. A name may be a UUID, an account id or a nickname. Unknown ones become notes."""
         found = []
         for name in dict.fromkeys(names):
-            with tried(notes, f"reviewer {name}"):
+            with tried(notes, f"reviewer {name}", "reviewer", name):
                 found.append(name if name.startswith("{") else self._uuid(name))
         return found
 
@@ -172,7 +197,8 @@ class BitbucketCloud:
             items = list(self._pages(path, {"q": f"user.{field} = {_literal(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
                 return uuid
-        raise ForgeError(f"the workspace {self._workspace} has no member, or several, of that name")
+        hint = "name the person by nickname or account id"
+        raise ForgeError(f"the workspace {self._workspace} has no member, or several, of that name", hint=hint)
 
     def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
         """Yield all items, page by page, while the pages come from the same server."""
@@ -212,20 +238,6 @@ class _CloudClient(Client):
         if answer.status == 401:
             return type(error)(error.message, hint=f"{error.hint}; {_LOGIN}", subject=error.subject)
         return error
-
-
-def _unable(proposal: Proposal) -> Notes:
-    notes = unable(proposal)
-    if proposal.auto_merge:
-        notes.add("Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that")
-    return notes
-
-
-def _about_reviewers(answer: Response) -> bool:
-    try:
-        return "reviewers" in answer.json()["error"]["fields"]
-    except (ValueError, KeyError, TypeError):
-        return False
 
 
 def _literal(text: str) -> str:

@@ -6,17 +6,17 @@ reviewers takes them all away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
-from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
+from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError
 from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.bitbucket import Write, login, unable
-from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
-from task.forges.content import dig, fitted, listed, numbered, overtaken, same
-from task.forges.notes import Notes, tried
+from task.forges.bitbucket import WITHOUT, login
+from task.forges.client import AfterPush, AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle, withdrawn
+from task.forges.content import dig, listed, numbered
+from task.forges.notes import Notes, missing, tried
 from task.forges.proposal import LONGEST_BODY
 from task.git.remote_url import RemoteUrl
 from task.http import Response
@@ -27,12 +27,14 @@ _NEEDS = "give the token the permission to write to the repository"
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE, _PAGES = 50, 5  # of the requests of one head branch
-_RACES = 5
 _CONFLICT, _GONE, _UNAUTHORIZED = 409, 404, 401
 
 
 class BitbucketDataCenter:
     """One repository on Bitbucket Data Center."""
+
+    without: ClassVar[Mapping[str, str]] = WITHOUT
+    auto_merge_after_push: ClassVar[AfterPush] = "ends"
 
     def __init__(self, reach: Reach) -> None:
         """Contact nobody yet."""
@@ -55,29 +57,22 @@ class BitbucketDataCenter:
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `ForgeApi.propose`."""
-        return settle(self, fitted(proposal, LONGEST_BODY["bitbucket-server"]), found)
+        return settle(self, proposal, found, LONGEST_BODY["bitbucket-server"])
 
     def state(self, number: str) -> Proposed:
         """As `ForgeApi.state`."""
         return self._proposed(self._read(number))
 
-    def withdraw(self, found: Proposed, body: str) -> None:
-        """As the `Forge` of `task.landing.ports`."""
-        path, what = f"{self._base}/pull-requests/{path_part(found.number)}", f"decline pull request {found.number}"
-        said = self._read(found.number)
-        people = [dig(one, "user", "name") for one in listed(said, "reviewers")]
-        text = {"version": said.get("version"), "title": found.title, "description": body}
-        answer = self._send(Write("PUT", path, text, what), people, Notes())
-        version = self._client.parsed(answer, what).get("version")
-        self._client.ask("POST", f"{path}/decline", what, params={"version": version}, json={"version": version})
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """As `ForgeApi.withdraw`."""
+        withdrawn(self, found, because)
 
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()
 
-    def create(self, proposal: Proposal) -> Proposed:
+    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
         """As `Steps.create`."""
-        notes = unable(proposal)
         repository = {"slug": self._slug, "project": {"key": self._key}}
         body = {
             "title": proposal.title,
@@ -87,8 +82,7 @@ class BitbucketDataCenter:
             **({"draft": True} if proposal.draft else {}),
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        write = Write("POST", f"{self._base}/pull-requests", body, what)
-        answer = self._send(write, list(dict.fromkeys(proposal.reviewers)), notes)
+        answer = self._client.ask("POST", f"{self._base}/pull-requests", what, json=body, fine=(_CONFLICT,))
         if _says(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
         if _says(answer, "EmptyPullRequestException"):
@@ -96,36 +90,39 @@ class BitbucketDataCenter:
         if answer.status == _CONFLICT:
             raise self._client.refused(answer, what)
         item = self._client.parsed(answer, what)
+        made = self._proposed(item)
         if proposal.draft and dig(item, "draft") != "True":
-            notes.add("this Bitbucket knows no drafts: they came with 8.18")
-        return self._merging(item, proposal, notes)
+            made = replace(made, note="this Bitbucket knows no drafts: they came with 8.18")
+        return made, item
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """As `Steps.read`."""
         item = self._read(number)
         return self._proposed(item), item
 
-    def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`. Reviewers are added, but never removed."""
-        before = now = self._proposed(said)
-        path, what = f"{self._base}/pull-requests/{path_part(now.number)}", f"update pull request {now.number}"
-        for _turn in range(_RACES):
-            notes = unable(proposal)
-            present = [dig(one, "user", "name") for one in listed(said, "reviewers")]
-            known = {name.lower() for name in present}
-            wanted = [*present, *dict.fromkeys(name for name in proposal.reviewers if name.lower() not in known)]
-            if same(now, proposal) and wanted == present:
-                return self._merging(said, proposal, notes)
-            body = {"version": said.get("version"), "title": proposal.title, "description": proposal.body}
-            answer = self._send(Write("PUT", path, body, what), wanted, notes)
-            if answer.status != _CONFLICT:
-                return self._merging(self._client.parsed(answer, what), proposal, notes)
-            if not _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
-                raise self._client.refused(answer, what)
-            now, said = self.read(now.number)
-            if now.state != "open" or overtaken(before, now, proposal):
-                raise Overtaken
-        raise UnreachableError(f"{self._host}: others kept changing it: could not {what}", hint="run it again")
+    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+        """As `Steps.write`. Raises `Overtaken` also if somebody has changed the request since it was read."""
+        people = [dig(one, "user", "name") for one in listed(said, "reviewers")]
+        return self._put(said, title, body, people, Notes())
+
+    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+        """As `Steps.complete`. Reviewers are added, but never removed."""
+        found = self._proposed(said)
+        present = [dig(one, "user", "name") for one in listed(said, "reviewers")]
+        if new := missing(proposal.reviewers, present):
+            with tried(notes, "reviewers", "reviewer", *new):
+                found, said = self._put(said, found.title, found.body, [*present, *new], notes)
+        if proposal.auto_merge:
+            with tried(notes, "auto-merge", "auto-merge"):
+                said = self._auto_merged(said, found)
+        return self._proposed(said), said
+
+    def shut(self, said: Any, body: str) -> None:
+        """As `Steps.shut`."""
+        found, said = self.write(said, dig(said, "title"), body)
+        path, version = f"{self._base}/pull-requests/{path_part(found.number)}", said.get("version")
+        what, given = f"decline pull request {found.number}", {"version": version}
+        self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -133,45 +130,38 @@ class BitbucketDataCenter:
         answer = self._client.ask("GET", f"{self._base}/commits", what, params=query, fine=(_GONE,))
         return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
 
-    def _send(self, write: Write, people: list[str], notes: Notes) -> Response:
-        """Return the answer, even if it is a 409. If Bitbucket refuses some reviewers, try again without them."""
-        method, path, body, what = write
-        whole = {**body, "reviewers": [{"user": {"name": name}} for name in people]}
-        answer = self._client.ask(method, path, what, json=whole, fine=(_CONFLICT,))
-        if not _says(answer, "InvalidPullRequestReviewersException"):
-            return answer
-        refused = {dig(one, "context") for error in _errors(answer) for one in listed(error, "reviewerErrors")}
-        left = [name for name in people if refused and name not in refused]
-        lost = ", ".join(name for name in people if name not in left)
-        notes.add(f"reviewer {lost}: Bitbucket says: {self._client.words(answer)}")
-        whole["reviewers"] = [{"user": {"name": name}} for name in left]
-        return self._client.ask(method, path, what, json=whole, fine=(_CONFLICT,))
+    def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> tuple[Proposed, Any]:
+        """Change a request. If Bitbucket refuses some reviewers, try again without them."""
+        number = self._proposed(said).number
+        path, what = f"{self._base}/pull-requests/{path_part(number)}", f"update pull request {number}"
+        whole = {"version": said.get("version"), "title": title, "description": body}
+        whole["reviewers"] = [{"user": {"name": name}} for name in people]
+        answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
+        if _says(answer, "InvalidPullRequestReviewersException"):
+            refused = {dig(one, "context") for error in _errors(answer) for one in listed(error, "reviewerErrors")}
+            left = [name for name in people if refused and name not in refused]
+            lost = [name for name in people if name not in left]
+            notes.add(f"reviewer {', '.join(lost)}: Bitbucket says: {self._client.words(answer)}", "reviewer", *lost)
+            whole["reviewers"] = [{"user": {"name": name}} for name in left]
+            answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
+        if _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
+            raise Overtaken
+        if answer.status == _CONFLICT:
+            raise self._client.refused(answer, what)
+        item = self._client.parsed(answer, what)
+        return self._proposed(item), item
 
-    def _merging(self, item: Any, proposal: Proposal, notes: Notes) -> Proposed:
-        """Return the request. If auto-merge is wanted, request it."""
-        found = self._proposed(item)
-        if proposal.auto_merge and found.state == "open":
-            with tried(notes, "auto-merge"):
-                found = self._auto_merge(item, found)
-        return replace(found, note=notes.text(found.note))
-
-    def _auto_merge(self, item: Any, found: Proposed) -> Proposed:
-        """Request auto-merge, unless that is done. Before 8.15, Bitbucket would merge without waiting for checks."""
+    def _auto_merged(self, item: Any, found: Proposed) -> Any:
+        """Request auto-merge, and return the request. Before 8.15, Bitbucket would merge without waiting for checks."""
         told = dig(self._client.json("GET", "/application-properties", "read Bitbucket's version"), "version")
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
-            raise ForgeError(
-                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
-            )
+            message = f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
+            raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
         what, path = "ask for auto-merge", f"{self._base}/pull-requests/{path_part(found.number)}"
-        answer = self._client.ask("GET", f"{path}/auto-merge", what, fine=(_GONE,))
-        if answer.status == 200 and _hash(answer) == found.head_commit:
-            return found
-        version = item.get("version")
-        answer = self._client.ask(
-            "POST", f"{path}/merge", what, params={"version": version}, json={"autoMerge": True, "version": version}
-        )
-        return self._proposed(self._client.parsed(answer, what))
+        version = {"version": item.get("version")}
+        answer = self._client.ask("POST", f"{path}/merge", what, params=version, json={"autoMerge": True, **version})
+        return self._client.parsed(answer, what)
 
     def _belongs(self, item: Any, base: str, head: str) -> bool:
         """Tell whether the request stays in this repository. A fork's outgoing requests may lead to other ones."""
@@ -248,14 +238,6 @@ def _says(answer: Response, *names: str) -> bool:
 
 def _repository(ref: Any) -> tuple[str, str]:
     return dig(ref, "repository", "project", "key").lower(), dig(ref, "repository", "slug").lower()
-
-
-def _hash(answer: Response) -> str:
-    """Return the commit that auto-merge was requested for, because a push requires a new request."""
-    try:
-        return dig(answer.json(), "fromHash")
-    except ValueError:
-        return ""
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:

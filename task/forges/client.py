@@ -6,18 +6,21 @@ count. If something fails here, the pushed branch stays, and the next run comple
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 from urllib.parse import urljoin
 
 from task import shutdown
 from task.errors import Outpaced, TaskError, UnreachableError
 from task.forges.address import ForgeAddress
 from task.forges.comments import CommentApi
-from task.forges.content import overtaken
+from task.forges.content import fitted, overtaken, same
 from task.forges.deployments import DeploymentApi
-from task.forges.proposal import described
+from task.forges.marks import described, lacking, settled, wish, wishes, with_settled
+from task.forges.notes import Notes, noted
+from task.forges.proposal import closed_body
 from task.forges.refusal import STAYS, limited, refused, unanswered, words
 from task.git.remote_url import RemoteUrl
 from task.http import Http, Limits, Login, NoAnswerError, Response
@@ -53,8 +56,11 @@ class ForgeApi(Protocol):
     def state(self, number: str) -> Proposed:
         """Return the state of one request: open, merged (with its merge commit) or closed."""
 
-    def withdraw(self, found: Proposed, body: str) -> None:
-        """Close an open request, and give it this text."""
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """Close an open request with a sentence why; then it declines nothing.
+
+        Raises `Outpaced` if another run has described something newer there since.
+        """
 
     def close(self) -> None:
         """Close the connections."""
@@ -102,23 +108,33 @@ class ForgeKind:
     deployments: Callable[[Reach], DeploymentApi] | None = None  # None if it shows no deployments
 
 
+AfterPush = Literal["stays", "ends", "again"]  # what becomes of an auto-merge, or that it has to be set again
+
+
 class Steps(Protocol):
-    """The methods of a forge that `settle` uses."""
+    """The methods of a forge that `settle` uses. `said` is the forge's own answer about a request."""
+
+    # What the forge does not have, with a sentence for people: "labels", "assignees", "auto_merge".
+    without: ClassVar[Mapping[str, str]]
+    auto_merge_after_push: ClassVar[AfterPush]
 
     def find(self, base: str, head: str) -> Proposed | None:
         """As `ForgeApi.find`."""
 
-    def create(self, proposal: Proposal) -> Proposed:
-        """Open a complete request. Raises `AlreadyThere` if the forge says that one is open."""
+    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+        """Open a request with title, text and draft. Raises `AlreadyThere` if the forge says that one is open."""
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """Return one request as it is now, and the forge's own answer."""
 
-    def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """Update the open request, but write only what is different.
+    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+        """Change title and text of the open request. Raises `Overtaken` if the request is no longer open."""
 
-        `said` is the second half of what `read` returned. Raises `Overtaken` if the request is no longer open.
-        """
+    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+        """Set the labels, people and auto-merge of this proposal, if they are missing. What fails becomes a note."""
+
+    def shut(self, said: Any, body: str) -> None:
+        """Close the open request with this text."""
 
     def tip(self, head: str) -> str:
         """Return the commit that the head branch has now, or "" if the forge does not say."""
@@ -273,13 +289,18 @@ class Client:
         self.reach.warn(f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)")
 
 
-def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed:
+def settle(steps: Steps, proposal: Proposal, found: Proposed | None, longest: int) -> Proposed:
     """Open or update the request, even if other runs do the same: there is one request, about its newest commit.
 
-    `found` is what `find` returned before the push. If a branch has moved on, its request is left to the run that moved
-    it, as `head_commit` of the answer shows. Raises `Outpaced` if the request was merged since.
+    `found` is what `find` returned before the push, and `longest` the characters that the forge takes in a text. If a
+    branch has moved on, its request is left to the run that moved it, as `head_commit` of the answer shows. Raises
+    `Outpaced` if the request was merged since.
     """
-    before = found
+    before, notes = found, Notes()
+    for name, sentence in steps.without.items():
+        if wanted := getattr(proposal, name):
+            notes.add(sentence)
+            proposal = replace(proposal, **{name: type(wanted)()})
     for turn in range(_RACES):
         if found and found.state == "merged":  # either the request to update, or one with the proposed commit
             was_open = before is not None and before.state == "open" and before.number == found.number
@@ -287,8 +308,11 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
                 raise Outpaced(f"{found.url} was merged meanwhile")
         try:
             if found is not None and found.state == "open":
-                return _brought_up_to_date(steps, found, proposal)
-            return steps.create(proposal)
+                return _brought_up_to_date(steps, found, proposal, longest, notes)
+            whole = fitted(proposal, longest)
+            made, said = steps.create(whole)
+            notes.add(made.note)
+            return _completed(steps, made, said, whole, whole, notes) if wishes(whole) else noted(made, notes)
         except Overtaken:
             found = None
         except AlreadyThere as there:
@@ -301,12 +325,12 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None) -> Proposed
             found = None
         found = found or steps.find(proposal.base, proposal.head)
     raise UnreachableError(
-        f"others keep changing the request for {proposal.head}, or the forge does not show it",
+        f"others keep changing the request for {proposal.head}, or the Git host does not show it",
         hint="run it again: the branch stays",
     )
 
 
-def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Proposed:
+def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal, longest: int, notes: Notes) -> Proposed:
     ours = described(proposal.body)
     now, said = steps.read(found.number)
     if now.state != "open" or overtaken(found, now, proposal):
@@ -316,15 +340,50 @@ def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal) -> Pr
     shown = now.head_commit != "" and ours.startswith(now.head_commit)
     if not shown and (newer := _moved(steps, ours, proposal.head)):
         return replace(found, head_commit=newer, note=MOVED)
-    done = steps.update(said, proposal)
-    if not (newer := _moved(steps, ours, proposal.head)):
-        return replace(done, head_commit=ours or done.head_commit)
-    if described(now.body) == newer:  # we have overwritten the text of a newer commit: restore it
-        done = steps.update(steps.read(found.number)[1], replace(proposal, title=now.title, body=now.body))
-    return replace(done, head_commit=newer, note=MOVED)
+    whole = fitted(proposal, longest, now)
+    missing = lacking(proposal, whole.body)
+    pushed, set_before = described(now.body) != ours, wish("auto-merge") in settled(now.body)
+    # A person may have switched it off before the push. A forge that does not say so is asked again.
+    off = found.auto_merge is False and found.head_commit == described(found.body)
+    if pushed and proposal.auto_merge and set_before and not off:
+        if steps.auto_merge_after_push == "ends":
+            whole = replace(whole, body=with_settled(whole.body, settled(whole.body) - {wish("auto-merge")}))
+        missing = replace(missing, auto_merge=steps.auto_merge_after_push != "stays")
+    done = now
+    if not same(now, whole):
+        done, said = steps.write(said, whole.title, whole.body)
+    elif not wishes(missing):
+        return noted(replace(done, head_commit=ours or done.head_commit), notes)
+    done = _completed(steps, done, said, whole, missing, notes)
+    if done.head_commit != ours != "" and described(now.body) == done.head_commit:
+        steps.write(steps.read(found.number)[1], now.title, now.body)  # we have overwritten the text of a newer commit
+    return done
 
 
 MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
+
+
+def _completed(steps: Steps, done: Proposed, said: Any, whole: Proposal, missing: Proposal, notes: Notes) -> Proposed:
+    """Set what is missing, and mark in the text what is set. A newer build marks its own text."""
+    if wishes(missing):
+        done, said = steps.complete(said, missing, notes)
+    ours = described(whole.body)
+    if newer := _moved(steps, ours, whole.head):
+        return noted(replace(done, head_commit=newer, note=MOVED), notes)
+    is_set = settled(whole.body) | (wishes(missing) - notes.missed)
+    if is_set != settled(whole.body) and done.state == "open":
+        with suppress(Overtaken):
+            steps.write(said, whole.title, with_settled(whole.body, is_set))
+    return noted(replace(done, head_commit=ours or done.head_commit), notes)
+
+
+def withdrawn(steps: Steps, found: Proposed, because: str) -> None:
+    """Close a request on which nothing waits any more. Raises as `ForgeApi.withdraw`."""
+    now, said = steps.read(found.number)
+    if now.state == "open":
+        if described(now.body) != described(found.body):
+            raise Outpaced(f"{found.url} proposes something newer by now")
+        steps.shut(said, closed_body(now, because))
 
 
 def _moved(steps: Steps, ours: str, head: str) -> str:

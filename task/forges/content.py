@@ -10,7 +10,19 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from task.errors import UnreachableError
-from task.forges.proposal import LONGEST_TITLE, described, marked
+from task.forges.marks import (
+    TITLE,
+    beside,
+    described,
+    digest,
+    renamed,
+    settled,
+    split,
+    value_of,
+    with_mark,
+    with_settled,
+)
+from task.forges.proposal import LONGEST_TITLE
 from task.git.names import OURS
 from task.model import Proposal, Proposed
 from task.urls import web_page
@@ -18,20 +30,27 @@ from task.urls import web_page
 _COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket returns twelve digits
 
 
-def fitted(proposal: Proposal, longest: int) -> Proposal:
-    """Return the proposal with a title and body within the forge's limits. The marks at the body's end stay whole."""
-    title = proposal.title
+def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Proposal:
+    """Return the proposal with a title and body within the forge's limits, and with marks of both.
+
+    The title and the text that people gave the open request `now` stay. Our part of the body is cut, but not its marks.
+    """
+    title, body = proposal.title, proposal.body
     # Gitea 1.26 counts columns, of which a wide letter takes two, and cuts longer titles without notice.
     ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
     if ends and ends[-1] > LONGEST_TITLE:
         title = f"{title[: bisect_right(ends, LONGEST_TITLE - 1)]}…"
-    if len(proposal.body) <= longest:
-        return replace(proposal, title=title)
-    text, _, marks = proposal.body.rstrip().rpartition("\n\n")
-    if not (marked(marks) or described(marks)):
-        text, marks = proposal.body, ""
-    end = f"\n…\n\n{marks}\n" if marks else "\n…\n"
-    return replace(proposal, title=title, body=text[: longest - len(end)] + end)
+    if now and renamed(now):
+        title, body = now.title, with_mark(body, TITLE, value_of(now.body, TITLE))
+    else:
+        body = with_mark(body, TITLE, digest(title))
+    if now:
+        body = beside(now.body, with_settled(body, settled(now.body)))
+    if (more := len(body) - longest) > 0:
+        before, ours, after = split(body)
+        text, _, marks = ours.rpartition("\n\n")
+        body = f"{before}{text[: max(0, len(text) - more - 2)]}\n…\n\n{marks}{after}"
+    return replace(proposal, title=title, body=body)
 
 
 def same(found: Proposed, proposal: Proposal) -> bool:

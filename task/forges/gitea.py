@@ -8,16 +8,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import RepositoryError
 from task.forges import comments, gitea_comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import AlreadyThere, Client, ForgeKind, ForgeToken, Overtaken, Reach, settle
-from task.forges.content import dig, fitted, ours_to_delete, same
+from task.forges.client import (
+    AfterPush,
+    AlreadyThere,
+    Client,
+    ForgeKind,
+    ForgeToken,
+    Overtaken,
+    Reach,
+    settle,
+    withdrawn,
+)
+from task.forges.content import dig, ours_to_delete
+from task.forges.marks import described, settled, wish
 from task.forges.notes import Notes, missing, rows, tried
-from task.forges.proposal import LONGEST, described
+from task.forges.proposal import LONGEST
 from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
@@ -41,6 +52,9 @@ _STYLES = (
 
 class Gitea:
     """One repository on Gitea or Forgejo."""
+
+    without: ClassVar[Mapping[str, str]] = {}
+    auto_merge_after_push: ClassVar[AfterPush] = "again"
 
     def __init__(self, reach: Reach) -> None:
         self._owner = reach.place.project[0]
@@ -77,7 +91,7 @@ class Gitea:
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `ForgeApi.propose`."""
-        return settle(self, fitted(proposal, LONGEST), found)
+        return settle(self, proposal, found, LONGEST)
 
     def state(self, number: str) -> Proposed:
         """As `ForgeApi.state`. It "cannot be merged" also while Gitea looks for conflicts: that is waited for."""
@@ -87,15 +101,15 @@ class Gitea:
         note = f"it conflicts with {pull['base']['ref']}" if stuck else ""
         return replace(proposed(pull), conflicts=stuck, note=note)
 
-    def withdraw(self, found: Proposed, body: str) -> None:
-        """As the `Forge` of `task.landing.ports`."""
-        self._write(found.number, "close the pull request", {"body": body, "state": "closed"})
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """As `ForgeApi.withdraw`."""
+        withdrawn(self, found, because)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def create(self, proposal: Proposal) -> Proposed:
+    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
         """As `Steps.create`."""
         title = f"{DRAFTS[0] + ' ' if proposal.draft else ''}{proposal.title}"
         body = {"title": title, "body": proposal.body, "head": proposal.head, "base": proposal.base}
@@ -106,21 +120,39 @@ class Gitea:
             if number:
                 raise AlreadyThere(proposed(self._read(number[1])))
             raise self._client.refused(answer, what)
-        return self._completed(self._client.parsed(answer, what), proposal, Notes(), is_new=True)
+        pull = self._client.parsed(answer, what)
+        return proposed(pull), pull
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """As `Steps.read`."""
         pull = self._read(number)
         return proposed(pull), pull
 
-    def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`. A draft stays one, and what a person made ready stays ready."""
-        if not same(proposed(said), proposal):
-            text = {"title": f"{_draft_word(said)}{proposal.title}", "body": proposal.body}
-            said = self._write(str(said["number"]), "update the pull request", text)
-            if said["state"] != "open":
-                raise Overtaken
-        return self._completed(said, proposal, Notes())
+    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+        """As `Steps.write`. A draft stays one, and what a person made ready stays ready."""
+        text = {"title": f"{_draft_word(said)}{title}", "body": body}
+        pull = self._write(str(said["number"]), "update the pull request", text)
+        if pull["state"] != "open":
+            raise Overtaken
+        return proposed(pull), pull
+
+    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+        """As `Steps.complete`."""
+        number = str(said["number"])
+        if labels := missing(proposal.labels, (one["name"] for one in said.get("labels") or ())):
+            with tried(notes, "labels", "label", *labels):
+                self._set_labels(number, labels)
+        self._assign(number, proposal.assignees, [one["login"] for one in said.get("assignees") or ()], notes)
+        self._ask_reviewers(said, proposal.reviewers, notes)
+        done = proposed(said)
+        if proposal.auto_merge:
+            with tried(notes, "auto-merge", "auto-merge"):
+                self._auto_merge(said, done, proposal, notes)
+        return done, said
+
+    def shut(self, said: Any, body: str) -> None:
+        """As `Steps.shut`."""
+        self._write(str(said["number"]), "close the pull request", {"body": body, "state": "closed"})
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -163,23 +195,6 @@ class Gitea:
         by_one = dig(ends[0], "user", "login") == dig(ends[1], "user", "login")
         return by_one and (deleted - closed).total_seconds() <= _AT_ONCE
 
-    def _completed(
-        self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool = False
-    ) -> Proposed:
-        """Return the request after adding missing labels, people and auto-merge. What is impossible becomes a note."""
-        number = str(pull["number"])
-        if labels := missing(proposal.labels, (one["name"] for one in pull.get("labels") or ())):
-            with tried(notes, "labels"):
-                self._set_labels(number, labels)
-        self._assign(number, proposal.assignees, [one["login"] for one in pull.get("assignees") or ()], notes)
-        with tried(notes, "reviewers"):
-            self._ask_reviewers(pull, proposal.reviewers, notes, is_new=is_new)
-        done = proposed(pull)
-        if proposal.auto_merge and done.state == "open":
-            with tried(notes, "auto-merge"):
-                done = self._auto_merged(pull, done, proposal, notes)
-        return replace(done, note=notes.text(done.note))
-
     def _assign(self, number: str, names: Iterable[str], people: list[str], notes: Notes) -> None:
         """Add these names to the assignees."""
         for some in _together_or_singly(missing(names, people)):
@@ -190,7 +205,7 @@ class Gitea:
                 people = [*people, *some]
             except RepositoryError as error:
                 if len(some) == 1:
-                    notes.add(f"assignee {some[0]}: {error.message}")
+                    notes.add(f"assignee {some[0]}: {error.message}", "assignee", some[0])
 
     def _set_labels(self, number: str, names: list[str]) -> None:
         """By name, which finds the organization's as well, without the right to read them; what is missing is made.
@@ -219,17 +234,12 @@ class Gitea:
         found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
         return {dig(one, "name").lower(): dig(one, "name") for one in found}
 
-    def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes, *, is_new: bool) -> None:
-        """Ask for reviews those who were not asked and have not answered; teams are `organization/team`."""
+    def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
+        """Ask for reviews those who are not asked yet; teams are `organization/team`."""
         path = f"{self._path}/pulls/{pull['number']}"
         asked = [one["login"] for one in pull.get("requested_reviewers") or ()]
         asked += [one["name"] for one in pull.get("requested_reviewers_teams") or ()]
         wanted = [name for name in dict.fromkeys(names) if missing([name.rpartition("/")[2]], asked)]
-        if wanted and not is_new:
-            params = {"page": 1, "limit": 50}
-            reviews = self._client.json("GET", f"{path}/reviews", "read the reviews", params=params)
-            asked += [dig(one, who, name) for one in reviews for who, name in (("user", "login"), ("team", "name"))]
-            wanted = [name for name in wanted if missing([name.rpartition("/")[2]], asked)]
         for some in _together_or_singly(wanted):
             left = [name for name in some if missing([name.rpartition("/")[2]], asked)]
             people = [name for name in left if "/" not in name]
@@ -242,14 +252,14 @@ class Gitea:
                 asked += [*people, *teams]
             except RepositoryError as error:
                 if len(some) == 1:
-                    notes.add(error.message)
+                    notes.add(error.message, "reviewer", some[0])
 
-    def _auto_merged(self, pull: Mapping[str, Any], done: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
-        """Let Gitea merge the request after its checks pass, and return it.
+    def _auto_merge(self, pull: Mapping[str, Any], done: Proposed, proposal: Proposal, notes: Notes) -> None:
+        """Let Gitea merge the request after its checks pass, or a moment later if there are none.
 
         Gitea 1.26 accepts a commit only for a merge at once. A scheduled merge is for the commit that the branch has
-        when the checks pass, and survives a newer push. So it is set again for each build, and the log says what it
-        means.
+        when the checks pass, and survives a newer push. So it is set again for each build, unless a person has
+        cancelled it, and the log says what it means.
         """
         repo = pull["base"].get("repo") or {}
         allowed = [style for style, setting in _STYLES if repo.get(setting)]
@@ -260,19 +270,18 @@ class Gitea:
             "head_commit_id": described(proposal.body) or done.head_commit,
             "delete_branch_after_merge": ours_to_delete(proposal.head),
         }
+        host = self._client.reach.place.host
         path, what, fine = f"{self._path}/pulls/{done.number}/merge", "switch on auto-merge", (403, 404, 405, 409, 422)
+        again = wish("auto-merge") in settled(done.body)
+        if again and self._client.ask("DELETE", path, "set auto-merge again", fine=(404,)).status == 404:
+            return
         ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
         # Gitea answers "try again later" while it still checks for conflicts.
         answer = until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
-        if b"already scheduled" in answer.body:
-            self._client.ask("DELETE", path, "set auto-merge again", fine=(404,))
-            answer = ask()
-            host = self._client.reach.place.host
+        if answer.status >= 300 and b"already scheduled" not in answer.body:
+            notes.add(f"{host} cannot merge it by itself: {self._client.words(answer)}", "auto-merge")
+        elif again:
             notes.add(f"auto-merge was set again; {host} merges what the branch holds when its checks pass")
-        if answer.status < 300:
-            return done  # also without requirements, because Gitea merges it a moment later
-        notes.add(f"{self._client.reach.place.host} cannot merge it by itself: {self._client.words(answer)}")
-        return done
 
 
 def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
 from task.forges import comments, deployments, github_comments, github_deployments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
-from task.forges.content import dig, fitted, same
+from task.forges.client import AfterPush, AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle, withdrawn
+from task.forges.content import dig
 from task.forges.github_merge import AutoMerge
+from task.forges.marks import described
 from task.forges.notes import Notes, missing, rows, tried
-from task.forges.proposal import LONGEST_BODY, described
+from task.forges.proposal import LONGEST_BODY
 from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
@@ -30,6 +31,9 @@ HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "202
 
 class GitHub:
     """One repository on GitHub."""
+
+    without: ClassVar[Mapping[str, str]] = {}
+    auto_merge_after_push: ClassVar[AfterPush] = "stays"
 
     def __init__(self, reach: Reach) -> None:
         self._owner, self._repo = reach.place.project
@@ -48,27 +52,25 @@ class GitHub:
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `ForgeApi.propose`."""
-        return settle(self, fitted(proposal, LONGEST_BODY["github"]), found)
+        return settle(self, proposal, found, LONGEST_BODY["github"])
 
     def state(self, number: str) -> Proposed:
         """As `ForgeApi.state`."""
         return proposed(self._pull(number))
 
-    def withdraw(self, found: Proposed, body: str) -> None:
-        """As the `Forge` of `task.landing.ports`."""
-        path = f"{self._path}/pulls/{found.number}"
-        self._client.ask("PATCH", path, "close the pull request", json={"body": body, "state": "closed"}, again=True)
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """As `ForgeApi.withdraw`."""
+        withdrawn(self, found, because)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def create(self, proposal: Proposal) -> Proposed:
+    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
         """As `Steps.create`."""
-        notes = Notes()
-        answer = self._open(proposal, draft=proposal.draft)
+        note, answer = "", self._open(proposal, draft=proposal.draft)
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
-            notes.add("it is not a draft: GitHub has none for this repository")
+            note = "it is not a draft: GitHub has none for this repository"
             answer = self._open(proposal, draft=False)
         if answer.status == 422 and b"pull request already exists" in answer.body.lower():
             raise AlreadyThere
@@ -76,21 +78,50 @@ class GitHub:
             raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
         if answer.status != 201:
             raise self._client.refused(answer, "open the pull request")
-        return self._completed(self._client.parsed(answer, "open the pull request"), proposal, notes, is_new=True)
+        pull = self._client.parsed(answer, "open the pull request")
+        return replace(proposed(pull), note=note), pull
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """As `Steps.read`."""
         pull = self._pull(number)
         return proposed(pull), pull
 
-    def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`."""
-        if not same(proposed(said), proposal):
-            path, text = f"{self._path}/pulls/{said['number']}", {"title": proposal.title, "body": proposal.body}
-            said = self._client.json("PATCH", path, "update the pull request", json=text, again=True)
-            if said["state"] != "open":
-                raise Overtaken
-        return self._completed(said, proposal, Notes())
+    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+        """As `Steps.write`."""
+        path, text = f"{self._path}/pulls/{said['number']}", {"title": title, "body": body}
+        pull = self._client.json("PATCH", path, "update the pull request", json=text, again=True)
+        if pull["state"] != "open":
+            raise Overtaken
+        return proposed(pull), pull
+
+    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+        """As `Steps.complete`."""
+        issue = f"{self._path}/issues/{said['number']}"
+        if labels := missing(proposal.labels, (one["name"] for one in said["labels"])):
+            with tried(notes, "labels", "label", *labels):
+                self._client.ask("POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True)
+        if people := missing(proposal.assignees, (one["login"] for one in said["assignees"] or ())):
+            with tried(notes, "assignees", "assignee", *people):
+                told = {"assignees": people}
+                answer = self._client.json("POST", f"{issue}/assignees", "assign people", json=told, again=True)
+                # GitHub ignores people whom it does not accept, without notice.
+                if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
+                    notes.add(f"not assigned, since they may not push here: {', '.join(left)}", "assignee", *left)
+        with tried(notes, "reviewers", "reviewer", *proposal.reviewers):
+            self._ask_reviewers(said, proposal, notes)
+        done = proposed(said)
+        if proposal.auto_merge:
+            with tried(notes, "auto-merge", "auto-merge"):
+                commit = described(proposal.body) or done.head_commit
+                done = AutoMerge(self._client, self._path, said, commit, notes).switch_on(done)
+        return done, said
+
+    def shut(self, said: Any, body: str) -> None:
+        """As `Steps.shut`."""
+        text = {"body": body, "state": "closed"}
+        self._client.ask(
+            "PATCH", f"{self._path}/pulls/{said['number']}", "close the pull request", json=text, again=True
+        )
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -124,54 +155,21 @@ class GitHub:
     def _pull(self, number: str) -> Any:
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def _completed(
-        self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool = False
-    ) -> Proposed:
-        """Return the request after adding missing labels, people and auto-merge. What is impossible becomes a note."""
-        number = pull["number"]
-        issue = f"{self._path}/issues/{number}"
-        labels = missing(proposal.labels, (one["name"] for one in pull["labels"]))
-        if labels:
-            with tried(notes, "labels"):
-                self._client.ask("POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True)
-        people = missing(proposal.assignees, (one["login"] for one in pull["assignees"] or ()))
-        if people:
-            with tried(notes, "assignees"):
-                told = {"assignees": people}
-                answer = self._client.json("POST", f"{issue}/assignees", "assign people", json=told, again=True)
-                # GitHub ignores people whom it does not accept, without notice.
-                if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
-                    notes.add(f"not assigned, since they may not push here: {', '.join(left)}")
-        with tried(notes, "reviewers"):
-            self._ask_reviewers(pull, proposal, notes, is_new=is_new)
-        done = proposed(pull)
-        if proposal.auto_merge and done.state == "open":
-            with tried(notes, "auto-merge"):
-                commit = described(proposal.body) or done.head_commit
-                done = AutoMerge(self._client, self._path, pull, commit, notes).switch_on(done)
-        return replace(done, note=notes.text(done.note))
-
-    def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes, *, is_new: bool) -> None:
-        """Ask new people and teams for reviews. If GitHub refuses one, the others are asked nevertheless."""
-        asked = [one["login"] for one in pull["requested_reviewers"] or ()]
-        teams = [one["slug"] for one in pull["requested_teams"] or ()]
-        wanted = [name for name in proposal.reviewers if "/" not in name]
-        wanted_teams = [name.rpartition("/")[2] for name in proposal.reviewers if "/" in name]
-        users, groups = missing(wanted, asked), missing(wanted_teams, teams)
-        if not users and not groups:
-            return
+    def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
+        """Ask people and teams for reviews. If GitHub refuses one, the others are asked nevertheless."""
+        people = {name: name for name in proposal.reviewers if "/" not in name}
+        teams = {name: name.rpartition("/")[2] for name in proposal.reviewers if "/" in name}
+        users = missing(people, (one["login"] for one in pull["requested_reviewers"] or ()))
+        groups = missing(teams.values(), (one["slug"] for one in pull["requested_teams"] or ()))
         where = f"{self._path}/pulls/{pull['number']}"
-        answered = []
-        if not is_new:
-            answered = self._client.json("GET", f"{where}/reviews", "read the reviews", params={"per_page": 100})
-        users = missing(users, ((one["user"] or {}).get("login", "") for one in answered))
-        groups = [] if answered else groups  # a team's request is done once one of its members has answered
         single = [{"reviewers": [name]} for name in users] + [{"team_reviewers": [name]} for name in groups]
         if len(single) > 1 and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None:
             return
         for one in single:
             if error := self._requested(where, one):
-                notes.add(f"{next(iter(one.values()))[0]} was not asked to review: {error.message}")
+                name = next(iter(one.values()))[0]
+                full = next((full for full, slug in teams.items() if slug == name), name)
+                notes.add(f"{name} was not asked to review: {error.message}", "reviewer", full)
 
     def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
         """Return None if GitHub accepted it."""

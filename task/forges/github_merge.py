@@ -50,7 +50,7 @@ class AutoMerge:
         if _READY.search(said.lower()):
             return self._merged_now(done, left)
         hint = f" ({SETTING})" if "auto merge is not allowed" in said.lower() else ""
-        self._notes.add(f"GitHub cannot merge it by itself: {said}{hint}")
+        self._notes.add(f"GitHub cannot merge it by itself: {said}{hint}", "auto-merge")
         return done
 
     def _merged_now(self, done: Proposed, methods: Sequence[str]) -> Proposed:
@@ -69,7 +69,7 @@ class AutoMerge:
         if "merge queue" in said.lower():
             said = self._mutation(ENQUEUE, {})
         if said:
-            self._notes.add(f"GitHub cannot merge it by itself: {said}")
+            self._notes.add(f"GitHub cannot merge it by itself: {said}", "auto-merge")
         return done
 
     def _mutation(self, query: str, what: Mapping[str, str]) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
+from task.errors import ForgeError, RepositoryError
 from task.forges import comments, deployments, gitlab_comments, gitlab_deployments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle
-from task.forges.content import dig, fitted, ours_to_delete, same
+from task.forges.client import AfterPush, AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle, withdrawn
+from task.forges.content import dig, ours_to_delete
+from task.forges.marks import described
 from task.forges.notes import Notes, missing, rows, tried
-from task.forges.proposal import LONGEST, described
+from task.forges.proposal import LONGEST
 from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
@@ -31,6 +32,9 @@ _UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
 
 class GitLab:
     """One project on GitLab."""
+
+    without: ClassVar[Mapping[str, str]] = {}
+    auto_merge_after_push: ClassVar[AfterPush] = "ends"
 
     def __init__(self, reach: Reach) -> None:
         self._client, self._path = connected(reach, NEEDS)
@@ -54,23 +58,22 @@ class GitLab:
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """As `ForgeApi.propose`."""
-        return settle(self, fitted(proposal, LONGEST), found)
+        return settle(self, proposal, found, LONGEST)
 
     def state(self, number: str) -> Proposed:
         """As `ForgeApi.state`."""
         return proposed(self._read(number))
 
-    def withdraw(self, found: Proposed, body: str) -> None:
-        """As the `Forge` of `task.landing.ports`."""
-        self._write(found.number, "close the merge request", description=body, state_event="close")
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """As `ForgeApi.withdraw`."""
+        withdrawn(self, found, because)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def create(self, proposal: Proposal) -> Proposed:
-        """As `Steps.create`. GitLab makes labels that are missing."""
-        notes = Notes()
+    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+        """As `Steps.create`."""
         body = {
             "source_branch": proposal.head,
             "target_branch": proposal.base,
@@ -84,21 +87,59 @@ class GitLab:
             if b"already exists" in answer.body:
                 raise AlreadyThere
             raise self._client.refused(answer, what)
-        return self._completed(self._client.parsed(answer, what), proposal, notes)
+        request = self._client.parsed(answer, what)
+        return proposed(request), request
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """As `Steps.read`."""
         request = self._read(number)
         return proposed(request), request
 
-    def update(self, said: Any, proposal: Proposal) -> Proposed:
-        """As `Steps.update`. A draft stays one, and what a person made ready stays ready."""
-        if not same(proposed(said), proposal):
-            text = {"title": f"{DRAFT if said.get('draft') else ''}{proposal.title}", "description": proposal.body}
-            said = self._write(str(said["iid"]), "update the merge request", **text)
-            if _state(said) != "open":
-                raise Overtaken
-        return self._completed(said, proposal, Notes())
+    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+        """As `Steps.write`. A draft stays one, and what a person made ready stays ready."""
+        text = {"title": f"{DRAFT if said.get('draft') else ''}{title}", "description": body}
+        request = self._write(str(said["iid"]), "update the merge request", **text)
+        if _state(request) != "open":
+            raise Overtaken
+        return proposed(request), request
+
+    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+        """As `Steps.complete`. GitLab makes labels that are missing."""
+        request, fields = said, dict[str, Any]()
+        wanted = missing(proposal.labels, request.get("labels") or ())
+        for label in [label for label in wanted if "," in label]:
+            notes.add(f"label {label!r}: GitLab accepts none with a comma", "label", label)
+        labels = [label for label in wanted if "," not in label]
+        if labels:
+            fields["add_labels"] = ",".join(labels)
+        asked: dict[str, dict[str, int]] = {}
+        for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
+            with tried(notes, f"{role}s", role, *names):
+                asked[role] = self._people(request, role, names, notes)
+            if new := asked.get(role):  # the list is replaced as a whole, so include those who are already in it
+                fields[f"{role}_ids"] = [*(one["id"] for one in request.get(f"{role}s") or ()), *new.values()]
+        if fields:
+            number = str(request["iid"])
+            try:
+                request = self._write(number, "set labels and people", **fields)
+            except (ForgeError, RepositoryError) as error:
+                for kind, failed in (("label", labels), *asked.items()):
+                    notes.add(f"labels and people: {error.message}", kind if failed else "", *failed)
+                asked = {}
+            for role, new in asked.items():
+                took = {one["id"] for one in request.get(f"{role}s") or ()}
+                if left := [name for name, person in new.items() if person not in took]:
+                    more = "GitLab did not take them (several need GitLab Premium)"
+                    notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
+        done = proposed(request)
+        if proposal.auto_merge:
+            with tried(notes, "auto-merge", "auto-merge"):
+                done = self._auto_merged(request, described(proposal.body), notes)
+        return done, request
+
+    def shut(self, said: Any, body: str) -> None:
+        """As `Steps.shut`."""
+        self._write(str(said["iid"]), "close the merge request", description=body, state_event="close")
 
     def tip(self, head: str) -> str:
         """As `Steps.tip`."""
@@ -112,34 +153,6 @@ class GitLab:
     def _write(self, number: str, what: str, **fields: Any) -> Any:
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
-    def _completed(self, request: Mapping[str, Any], proposal: Proposal, notes: Notes) -> Proposed:
-        """Return the request after adding missing labels, people and auto-merge. What is impossible becomes a note."""
-        number = str(request["iid"])
-        wanted = missing(proposal.labels, request.get("labels") or ())
-        for label in [label for label in wanted if "," in label]:
-            notes.add(f"label {label!r}: GitLab accepts none with a comma")
-        fields: dict[str, Any] = {}
-        if labels := [label for label in wanted if "," not in label]:
-            fields["add_labels"] = ",".join(labels)
-        asked: dict[str, dict[str, int]] = {}
-        for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
-            with tried(notes, f"{role}s"):
-                asked[role] = self._people(request, role, names, notes)
-            if new := asked.get(role):  # the list is replaced as a whole, so include those who are already in it
-                fields[f"{role}_ids"] = [*(one["id"] for one in request.get(f"{role}s") or ()), *new.values()]
-        if fields:
-            with tried(notes, "labels and people"):
-                request = self._write(number, "set labels and people", **fields)
-                for role, new in asked.items():
-                    took = {one["id"] for one in request.get(f"{role}s") or ()}
-                    if left := [name for name, person in new.items() if person not in took]:
-                        notes.add(f"{role} {', '.join(left)}: GitLab did not take them (several need GitLab Premium)")
-        done = proposed(request)
-        if proposal.auto_merge and done.state == "open":
-            with tried(notes, "auto-merge"):
-                done = self._auto_merged(request, described(proposal.body), notes)
-        return replace(done, note=notes.text(done.note))
-
     def _people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> dict[str, int]:
         """Return the numbers of people who are not in the list yet. An unknown name becomes a note."""
         found = {}
@@ -148,7 +161,7 @@ class GitLab:
             if person := next((int(one["id"]) for one in known if one["username"].lower() == name.lower()), 0):
                 found[name] = person
             else:
-                notes.add(f"{role} {name}: GitLab knows nobody of that name")
+                notes.add(f"{role} {name}: GitLab knows nobody of that name", role, name)
         return found
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
@@ -165,7 +178,7 @@ class GitLab:
         done = proposed(request)
         if request.get("merge_when_pipeline_succeeds") or request.get("draft"):
             if request.get("draft"):
-                notes.add("GitLab cannot merge a draft by itself")
+                notes.add("GitLab cannot merge a draft by itself", "auto-merge")
             return done
         path, what, exact = (
             f"{self._path}/merge_requests/{number}/merge",
@@ -190,7 +203,7 @@ class GitLab:
                 notes.add("it has no pipeline to wait for: it is merged already")
                 return proposed(self._client.parsed(answer, what))
         why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"
-        notes.add(f"GitLab cannot merge it by itself: {why}")
+        notes.add(f"GitLab cannot merge it by itself: {why}", "auto-merge")
         return done
 
 
@@ -220,6 +233,7 @@ def proposed(request: Mapping[str, Any]) -> Proposed:
         head_commit=str(request.get("sha") or ""),
         merge_commit=str(merged or "") if state == "merged" else "",  # for a fast-forward, it is the head itself
         conflicts=state == "open" and bool(request.get("has_conflicts")),
+        auto_merge=bool(request.get("merge_when_pipeline_succeeds")),
         note=f"it conflicts with {request['target_branch']}"
         if state == "open" and request.get("has_conflicts")
         else "",

@@ -156,9 +156,9 @@ class _Checked:
         """As the forge."""
         return honest(self._forge.state(number), self._page)
 
-    def withdraw(self, found: Proposed, body: str) -> None:
+    def withdraw(self, found: Proposed, because: str) -> None:
         """As the forge."""
-        self._forge.withdraw(found, body)
+        self._forge.withdraw(found, because)
 
     def close(self) -> None:
         """As the forge."""

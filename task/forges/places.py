@@ -16,7 +16,7 @@ from task.git.remote_url import RemoteUrl, remote_of
 from task.urls import split
 
 *_FIRST, _LAST = FORGES
-HINT = f"write --forge {', '.join(_FIRST)} or {_LAST}; NAME=URL if its pages are elsewhere"
+HINT = f"write --forge NAME or --forge NAME=https://HOST; NAME is {', '.join(_FIRST)} or {_LAST}"
 
 
 def forge_option(text: str) -> Known:

@@ -47,4 +47,5 @@ def probe(
             f"{remote.host} does not show which kind of Git host it is: it does not answer over https",
             hint=f"{HINT}; or --ca-file",
         )
-    raise ForgeError(f"{remote.host} is not a kind of Git host that is known here, or does not say so", hint=HINT)
+    hint = HINT.replace("NAME or --forge NAME=https://HOST", f"NAME={remote.root}")
+    raise ForgeError(f"which kind of Git host {remote.host} is, cannot be seen from outside", hint=hint)

@@ -13,6 +13,21 @@ from itertools import islice
 from json import dumps
 from typing import Literal
 
+from task.forges.marks import (
+    ABOUT,
+    BEGIN,
+    DESCRIBED,
+    END,
+    HIDDEN,
+    HIDDEN_WITHOUT_HTML,
+    MARK,
+    WITHOUT_HTML,
+    beside,
+    described,
+    split,
+    value_of,
+    with_mark,
+)
 from task.forges.proposed_builds import Builds, build_key, packed, unpacked
 from task.model import Proposed, Written
 from task.output.markdown import Row, code, link
@@ -26,11 +41,8 @@ LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
 LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbucket-server": 32_768, "azure": 4_000}
 LONGEST = 65_536
 MOST_SOURCES = 5  # that are named as where versions were promoted from
-# What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
-HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
-WITHOUT_HTML = ("bitbucket", "bitbucket-server")
-MARK, DESCRIBED = "image-update", "image-update-commit"
 BUILDS, DECLINED = "image-update-builds", "image-update-declined"
+ROOM_FOR_LATER = 300  # for the marks of the title, and of what is set on the request
 ROOM = {BUILDS: 4, DECLINED: 8}  # the part of a body that these may take: one fourth, one eighth
 # Invisible, and the end of what would have been a mention or a reference.
 BREAK = "\u200b"
@@ -119,7 +131,8 @@ def body(content: Content, forge: str = "") -> str:
         (BUILDS, packed(builds(content.apps), longest // ROOM[BUILDS])),
         (DECLINED, packed(content.declined, longest // ROOM[DECLINED])),
     )
-    marks = "\n".join(shape.format(*one) for one in named if one[1])
+    begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
+    marks = "\n".join([*(shape.format(*one) for one in named if one[1]), end])
     said = (
         ("Built from", content.links.source, ""),
         ("by", content.links.run, ""),
@@ -129,18 +142,19 @@ def body(content: Content, forge: str = "") -> str:
     named_sources = [code(one) for one in islice(filter(None, sources), MOST_SOURCES)]
     promoted = [f"Promoted from {', '.join(named_sources)}"] if named_sources else []
     links = " · ".join((*promoted, *(f"{word} {link(url, name)}" for word, url, name in said if url)))
-    fixed = len(marks) + len(links) + 4
+    fixed = len(begin) + len(marks) + len(links) + ROOM_FOR_LATER
     table = table_of(rows, longest - fixed) if (rows := _rows(content.apps)) else ""
     text = _fenced(content.text, longest - fixed - len(table) - 2)
-    return "\n\n".join(part for part in (table, text, links, marks) if part) + "\n"
+    return "\n\n".join(part for part in (begin, table, text, links, marks) if part) + "\n"
 
 
 def closed_body(found: Proposed, because: str) -> str:
     """Return the text of a request that we close: why, and what people declined before, but no builds of its own."""
-    shape = HIDDEN if "<!--" in found.body else HIDDEN_WITHOUT_HTML
-    known = _last(found.body, DECLINED, BASE64)
+    shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
     said = f"Nothing waits here any more, so Image Update closed this request. {code(because)}"
-    return "\n\n".join(filter(None, (said, shape.format(DECLINED, known) if known else ""))) + "\n"
+    begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
+    ours = with_mark(f"{begin}\n\n{said}\n\n{end}", DECLINED, value_of(found.body, DECLINED, BASE64))
+    return beside(found.body, ours)
 
 
 def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
@@ -167,23 +181,18 @@ def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
 
 def proposes(text: str) -> dict[str, Written]:
     """Return the `builds` that a body proposes. They are empty if it has none."""
-    return unpacked(_last(text, BUILDS, BASE64))
+    return unpacked(value_of(text, BUILDS, BASE64))
 
 
 def refuses(request: Proposed) -> dict[str, Written]:
     """Return the `builds` that people have declined, as far as the newest request of a head branch has them."""
-    known = unpacked(_last(request.body, DECLINED, BASE64))
+    known = unpacked(value_of(request.body, DECLINED, BASE64))
     return known | proposes(request.body) if request.state == "closed" else known
 
 
 def marked(text: str) -> str:
     """Return the `marker` of the content in a body, or "" if there is none."""
-    return _hidden(text, MARK)
-
-
-def described(text: str) -> str:
-    """Return the head commit in a body, or "" if there is none."""
-    return _hidden(text, DESCRIBED)
+    return value_of(text, MARK)
 
 
 def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "declined"]:
@@ -199,16 +208,6 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
         return "declined"
     as_told = not found.head_commit or described(found.body).startswith(found.head_commit)  # some tell 12 letters
     return "same" if found.state == "open" and as_told else "wanted"
-
-
-def _hidden(text: str, name: str) -> str:
-    """Return our own value. It is the last one, because nobody else's text comes after it."""
-    return _last(text, name, "[0-9a-f]{40,64}")
-
-
-def _last(text: str, name: str, value: str) -> str:
-    found = re.findall(rf"^(?:<!--|\[//\]: # \()\s*{name}: ({value})\s*(?:-->|\))\s*$", text, re.MULTILINE)
-    return str(found[-1]) if found else ""
 
 
 def _rows(apps: Sequence[AppChanges]) -> list[Row]:

@@ -50,9 +50,9 @@ class Understood:
         """As `ForgeApi.state`."""
         return self._read(lambda: self._forge.state(number))
 
-    def withdraw(self, found: Proposed, body: str) -> None:
+    def withdraw(self, found: Proposed, because: str) -> None:
         """As the forge."""
-        understood(self._host, lambda: self._forge.withdraw(found, body))
+        understood(self._host, lambda: self._forge.withdraw(found, because))
 
     def close(self) -> None:
         """Close the connections."""

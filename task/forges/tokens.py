@@ -56,6 +56,7 @@ class Tokens:
         if given.file:
             self._secret, self._source = _read(given.file), OPTION
         self._scope = _scope(given, environ)
+        self._named = bool(given.forge and given.forge.root)
         if self._secret and not self._scope:
             raise UsageError(f"{self._source}: a token is given, but not for which Git host", hint=SHOW)
 
@@ -76,10 +77,17 @@ class Tokens:
                 return ForgeToken(login.password, self._user or login.user, "the Git login")
         if found := self._of_ci(place):
             return found
+        allow = (
+            f"--forge {place.forge}={origin(place.web)}"
+            if self._named
+            else f"--git-credentials-url {origin(place.web)}/"
+        )
         if self._secret:
-            message = f"the API token ({self._source}) is not for {place.host}"
-            raise CredentialsError(message, hint=f"if it should be, {SHOW}")
-        hint = f"give {VARIABLE} or {OPTION}, and {SHOW}"
+            scope = " and ".join(self._scope)
+            message = f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
+            raise CredentialsError(message, hint=f"if this Git host may have it, give {allow}")
+        also = "" if any(covers(prefix, place.web) for prefix in self._scope) else f", and {allow}"
+        hint = f"give {VARIABLE} or {OPTION}{also}"
         raise CredentialsError(f"no API token for {place.host}, which {what} needs", hint=hint)
 
     def _of_ci(self, place: ForgeAddress) -> ForgeToken | None:

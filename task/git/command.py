@@ -314,7 +314,7 @@ class Git:
         for line in words.splitlines():
             if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
                 self._warned.add(line)
-                # A server without partial clones is served in another way, so that is nobody's mistake.
+                # A server without partial clones is read in another way, so this is not a warning.
                 shown = line.removeprefix("warning: ") if NO_FILTER in line else line
                 self.log(f"git: {shown[:_LONGEST]}{f' ({clock.subject})' if clock else ''}")
         return Ran(output, words)

@@ -133,7 +133,8 @@ FAILURES = (
         _any(PAGE),
         RepositoryError,
         "the server shows a web page here, not a Git repository",
-        "check the URL; if it is a login page, give a login for this server, and look for a proxy in between",
+        "open the URL in a browser: if a login page answers, give a login for this server, or let the runner past the "
+        "proxy that shows it; if not, correct the URL",
     ),
     Meaning(
         _any("couldn't find remote ref"),
@@ -314,14 +315,17 @@ def failure(
         return UnreachableError("git failed and gave no reason", hint=KILLED, subject=subject)
     if meaning is None:
         return RepositoryError(f"git failed: {said}", hint=_ACCESS, subject=subject)
-    hint = meaning.hint
+    message, hint = meaning.message, meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
-        hint = f"the login given is only for {' and '.join(scopes)}: give one for this URL (--git-credentials-url)"
+        asking = re.search(r" for '(https?://[^'@\s]+)'", heard)
+        message = f"the server asks for a login, and the one given was not sent: it is for {' and '.join(scopes)}"
+        allow = f"--git-credentials-url {asking[1] if asking else 'URL'}"
+        hint = f"if this server may have it, give {allow} as well; if not, give another login (docs/credentials.md)"
     elif meaning.message == _REFUSED:
         hint = wrong_issuer(token, host, software_of(host, heard)) or hint
     elif meaning.message == _DOWN and _says(heard, _UNKNOWN_HOST):
         hint = "check the host name in the URL; if it is right, run it again"
-    return meaning.error(f"{meaning.message}{f' ({said})' if said else ''}", hint=hint, subject=subject)
+    return meaning.error(f"{message}{f' ({said})' if said else ''}", hint=hint, subject=subject)
 
 
 def broke_off(stderr: str) -> str:

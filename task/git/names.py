@@ -15,6 +15,7 @@ from task.urls import login_of, normal_url, split, without_login
 
 OURS = "image-update/"  # how the names of our own head branches begin
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
+TO_WRITE = "annotate git-branch with the branch to write to, such as git-branch: main; Argo CD deploys what it follows"
 _HEX = frozenset("0123456789abcdef")
 _ID_LENGTHS = (40, 64)
 _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
@@ -115,7 +116,7 @@ def base_branch_name(revision: str) -> str:
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
-        raise SourceError(f"{name!r} is a commit, not a branch", hint="a commit cannot be written to: name a branch")
+        raise SourceError(f"the revision {name!r} is a commit, which no update can be written to", hint=TO_WRITE)
     return branch_name(revision)
 
 
@@ -127,9 +128,9 @@ def branch_name(revision: str) -> str:
     """
     name = revision.removeprefix("refs/heads/")
     if name.startswith("refs/"):
-        raise SourceError(f"{blanked(name)!r} is not a branch", hint="only branches can be written to")
+        raise SourceError(f"the revision {blanked(name)!r} is not a branch", hint=TO_WRITE)
     if not is_branch_name(name):
-        raise SourceError(f"{blanked(name)!r} is not a branch name", hint="name one branch, not a range or pattern")
+        raise SourceError(f"{blanked(name)!r} is not a branch name", hint=TO_WRITE)
     return name
 
 

@@ -41,7 +41,7 @@ def tidy_key(text: str, what: str) -> str:
         raise UsageError(f"{what} is not a private key", hint="give the private half, as ssh-keygen writes it")
     if has_passphrase(lines):
         raise UsageError(
-            f"{what} has a passphrase, and nobody is there to type it",
+            f"{what} has a passphrase, which a pipeline cannot type",
             hint="make a key without one for this job: ssh-keygen -t ed25519 -N ''",
         )
     return f"{lines}\n"

@@ -28,7 +28,7 @@ SERVERS = {
 def wrong_issuer(token: Secret, server: str, runs: str) -> str:
     """Return a sentence if another kind of Git host than the one that the server runs issued the token, else "".
 
-    An app password of Bitbucket Cloud is from nobody any more.
+    Bitbucket Cloud no longer issues app passwords, so one of these fits no server.
     """
     text = token.reveal()
     prefix, issuer = next((one for one in PREFIXES.items() if text.startswith(one[0])), ("", ""))

@@ -88,7 +88,8 @@ class ClusterAccess:
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or "it is not a path"
                 raise UsageError(
-                    f"the kubeconfig names {path!r}, which cannot be read: {why}", hint="check it"
+                    f"the kubeconfig names {path!r}, which cannot be read: {why}",
+                    hint="name a file that this step can read",
                 ) from None
         return Http(
             server.url,

@@ -17,6 +17,7 @@ from task.errors import AnnotationError, Outpaced, SourceDownError, SourceError
 from task.http import Http, Limits, NoAnswerError, Response
 from task.kubernetes.access import ClusterAccess
 from task.kubernetes.errors import Act, foreign, no_answer, problem, status_of
+from task.plain_data import mapping
 from task.secret import Secret
 from task.urls import path_part
 
@@ -124,7 +125,7 @@ class Kubernetes:
             raise Outpaced
         # A failed test and a missing path get the same answer, byte for byte (seen with Kubernetes 1.36): 422 with
         # empty details. Only the object itself shows which of them it was.
-        if answer.status == 422 and tested is not None and not _causes(answer):
+        if answer.status == 422 and tested is not None and not mapping(status_of(answer).get("details")).get("causes"):
             now = self.get(resource, namespace, name)
             if now is None or now.get("metadata", {}).get("resourceVersion") != tested:
                 raise Outpaced
@@ -318,12 +319,6 @@ def _token(body: Mapping[str, Any]) -> str:
     metadata = body.get("metadata")
     token = metadata.get("continue") if isinstance(metadata, dict) else ""
     return token if isinstance(token, str) else ""
-
-
-def _causes(answer: Response) -> bool:
-    """Tell whether a 422 names invalid fields: then the patched object was refused."""
-    details = status_of(answer).get("details")
-    return isinstance(details, dict) and bool(details.get("causes"))
 
 
 def _segment(text: str) -> str:

@@ -61,7 +61,10 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
         )
     if status == 400 and act.verb == "list":
         return UsageError(f"the Kubernetes API cannot {act} like this{words}", hint="check --selector and --namespace")
-    return SourceError(f"the Kubernetes API does not {act} ({status}){words}", hint="see what it says")
+    return SourceError(
+        f"the Kubernetes API does not {act} ({status}){words}",
+        hint="correct what it names, or let an administrator of the cluster look",
+    )
 
 
 def no_answer(error: NoAnswerError, act: Act) -> TaskError:
@@ -80,7 +83,8 @@ def foreign(answer: Response) -> TaskError:
     kind = "".join(char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable())
     return SourceAccessError(
         f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is not a Kubernetes API",
-        hint="check the server's address, and whether a proxy or a login page is in front of it",
+        hint="correct the server's address in the kubeconfig; if it is right, let the runner past the proxy or login "
+        "page in front of it",
     )
 
 

@@ -94,14 +94,14 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
     if name not in merged["contexts"]:
         known = ", ".join(sorted(merged["contexts"]))
         what = f"has no context {name!r}" if name else "has no current context"
-        hint = f"choose one of these: {known}" if known else "it has none at all: name another with --kubeconfig"
+        hint = f"choose one of these: {known}" if known else "it has none: name another file with --kubeconfig"
         raise UsageError(f"the kubeconfig {what}", hint=hint)
     chosen = merged["contexts"][name]
     cluster, user = _text(chosen, "cluster"), _text(chosen, "user")
     for kind, wanted in (("clusters", cluster), ("users", user)):
         if wanted not in merged[kind] and (wanted or kind == "clusters"):
             raise UsageError(f"the kubeconfig's context {name!r} names {wanted!r}, which is not among its {kind}",
-                             hint="see kubectl config view")  # fmt: skip
+                             hint="correct it: kubectl config view shows how it is read")  # fmt: skip
     return Kubeconfig(
         name,
         _text(chosen, "namespace") or "default",
@@ -127,13 +127,19 @@ def _read(path: str) -> dict[str, Any]:
     try:
         data = plain(read_text(path, _LONGEST))
     except OSError as error:
-        raise UsageError(f"cannot read the kubeconfig {path!r}: {error.strerror}", hint="check it") from None
+        raise UsageError(
+            f"cannot read the kubeconfig {path!r}: {error.strerror}", hint="make it readable for this user"
+        ) from None
     except (UnicodeDecodeError, Malformed):
-        raise UsageError(f"the kubeconfig {path!r} is not YAML", hint="see kubectl config view") from None
+        raise UsageError(
+            f"the kubeconfig {path!r} is not YAML", hint="correct it: kubectl config view shows how it is read"
+        ) from None
     if not isinstance(data, dict):
         if data is None:
             return {}
-        raise UsageError(f"the kubeconfig {path!r} is not a mapping", hint="see kubectl config view")
+        raise UsageError(
+            f"the kubeconfig {path!r} is not a mapping", hint="correct it: kubectl config view shows how it is read"
+        )
     folder = os.path.dirname(os.path.abspath(path))
     for kind, inner in (("clusters", "cluster"), ("users", "user")):
         for one in (_map(entry, inner) for entry in _list(data, kind)):

@@ -43,7 +43,7 @@ from task.templates.change import Change
 from task.templates.commit_message import AppChanges, commit_message, hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
-SHORT = 4  # in a word of so many letters, two different ones make another word
+SHORT = 4  # two words of up to this many letters that differ in two are different words
 NO_HEADS = ExistingHeads(Snapshot("", "", "", {}))
 NOTHING_WAITS = Waits()
 
@@ -86,7 +86,7 @@ def prepare_commits(
     heads: ExistingHeads = NO_HEADS,
     waits: Waits = NOTHING_WAITS,
 ) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
-    """Return a changeset for each branch that gets something new, decisions that need none, and heads that may go.
+    """Return changesets for the branches that get something new, decisions without one, and heads to delete.
 
     `heads` are the head branches that exist, and `waits` is what became of the builds there. A move whose edit changes
     nothing becomes `unchanged`, and one whose edit fails becomes `error`. If one edit is not permitted, its Application

@@ -54,7 +54,7 @@ class ExistingHeads:
     def decide_again(
         self, decided: Sequence[Decided], facts: Facts, gather: Gather, terms: Terms, world: World
     ) -> tuple[list[Move], Waits]:
-        """Decide with what waits on the head branches. Moves for what waits are appended, with what to tell of it."""
+        """Decide again, together with what waits on the head branches. Each build that waits gets a move and a row."""
         found = {ask.key: move for ask, move in decided}
         kept: list[Move] = []
         waited: list[Waited] = []

@@ -1,7 +1,7 @@
 """What the repository's own config decides about the asks of one branch.
 
-An annotation wins over an option or variable that was given, that over the config, and the config over the default. But
-whatever asks for a pull request, a digest or a freeze wins over what does not.
+An annotation wins over an option or a variable, an option over the config, and the config over the default. There is
+one exception: a pull request, a digest or a freeze is certain if any of them asks for it.
 """
 
 from __future__ import annotations

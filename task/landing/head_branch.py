@@ -1,4 +1,4 @@
-"""Pure code for the names of head branches: one for each group of a base, whichever Applications a run concerns."""
+"""Pure code for the names of head branches: one for each group of a base, however many Applications a run concerns."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
     """Return the moves, each with the head branch that it touches: its own, or that of its group's request.
 
-    The annotation `git-branch` may build a name from the Application's updates. Then only these have one, and what a
-    person wants (`by_hand`).
+    The annotation `git-branch` may build a name from the Application's updates. Then only updates have a name, and what
+    a person asks for (`by_hand`).
     """
     changes: dict[str, list[Change]] = {}
     for one in moves:

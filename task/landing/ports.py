@@ -95,8 +95,8 @@ class Forge(Protocol):
     def state(self, number: str) -> Proposed:
         """Return a request as it is now."""
 
-    def withdraw(self, found: Proposed, body: str) -> None:
-        """Close an open request, and give it this text."""
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """Close an open request with a sentence why. Raises `Outpaced` if it proposes something newer by now."""
 
 
 class Comments(Protocol):

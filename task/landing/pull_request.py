@@ -8,13 +8,12 @@ from dataclasses import replace
 from task.deciding.job import Job, Outcome, landed_at
 from task.deciding.move import failed
 from task.errors import TaskError
+from task.forges.marks import described, lacking, split, wishes
 from task.forges.proposal import (
     Content,
     Links,
     body,
     builds,
-    closed_body,
-    described,
     headline,
     marker,
     message_parts,
@@ -34,14 +33,26 @@ from task.templates.commit_message import AppChanges
 NOWHERE = "0" * 40  # Git's name for a branch that does not exist
 
 
-def as_it_stands(prepared: PreparedCommit, request: Request, job: Job) -> Outcome | None:
-    """Return the outcome if nothing is to be done: the open request is up to date, or a person declined exactly this.
+def as_it_stands(prepared: PreparedCommit, request: Request, job: Job, world: World) -> Outcome | None:
+    """Return the outcome if nothing is to be pushed: the open request proposes exactly this, or a person declined it.
 
-    None means that the head branch is to be written, and then its request.
+    What an earlier run could not set on the request is set now. None means that the head branch is to be written, and
+    then its request.
     """
-    if request.found is None or (stands := _stands(prepared, request, request.found, job)) == "wanted":
+    found = request.found
+    if found is None or (stands := _stands(prepared, request, found, job)) == "wanted":
         return None
-    return _as_it_stands(prepared, request.found, stands)
+    if stands == "declined":
+        return Outcome(_updates_with(prepared.decisions, closed_for_this(found)))
+    verdict, at = Verdict("unchanged", "same", f"{found.url} proposes exactly this"), described(found.body)
+    decisions = _updates_with(prepared.decisions, verdict)
+    landed = landed_at(decisions, prepared.changeset.destination.repo, at)
+    told = Outcome(decisions, (replace(_commit(prepared, at, found), already_there=True),), landed)
+    whole = _proposal(prepared, at, found, job, world)
+    if wishes(lacking(whole, found.body)):
+        whole = replace(whole, title=found.title, body=split(found.body)[1])
+        found = _noted(request.forge.propose(whole, found), world)
+    return _of_request(told, found, at, whole.base)
 
 
 def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: Job, world: World) -> Outcome:
@@ -57,21 +68,29 @@ def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: J
             raise request.error
         # If the branch had exactly this before, another run pushed it and may have opened the request by now.
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
-        now = request.forge.propose(_proposal(prepared, at, found, job, world), found)
+        now = _noted(request.forge.propose(_proposal(prepared, at, found, job, world), found), world)
     except TaskError as error:
         return replace(outcome, decisions=tuple(failed(one, error) for one in prepared.decisions), landed=())
-    if now.note:
-        world.log("warning", f"{now.url}: {now.note}")
     commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits) or (_commit(prepared, at, now),)
+    return _of_request(Outcome(prepared.decisions, commits, outcome.landed), now, at, where.base)
+
+
+def _noted(request: Proposed, world: World) -> Proposed:
+    if request.note:
+        world.log("warning", f"{request.url}: {request.note}")
+    return request
+
+
+def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
+    """Return the outcome with the request. Whoever waits, waits for its merge, unless the forge merged it at once."""
     if now.state != "merged":
-        return Outcome(prepared.decisions, commits, tuple(replace(one, request=now.number) for one in outcome.landed))
-    # The forge may have merged the request at once. Then the commit is on the base branch.
-    merged = now.merge_commit or at
+        return replace(outcome, landed=tuple(replace(one, request=now.number) for one in outcome.landed))
+    merged = now.merge_commit or at  # it is on the base branch
     return Outcome(
-        prepared.decisions,
-        tuple(replace(one, commit=merged, head=where.base) for one in commits),
+        outcome.decisions,
+        tuple(replace(one, commit=merged, head=base) for one in outcome.commits),
         tuple(
-            replace(one, commit=merged, decisions=tuple(replace(two, head=where.base) for two in one.decisions))
+            replace(one, commit=merged, decisions=tuple(replace(two, head=base) for two in one.decisions))
             for one in outcome.landed
         ),
     )
@@ -80,16 +99,17 @@ def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: J
 def close(obsolete: Obsolete, request: Request | None, repository: Repository, world: World) -> None:
     """Close the request of a head branch on which nothing waits any more, and delete the branch.
 
-    Such a request declines nothing. Raises `Outpaced` if the branch has moved.
+    Such a request declines nothing, so its text is changed before a Git host may close it because its branch is gone.
+    Raises `Outpaced` if another run proposes something newer there.
     """
+    if request and request.found and request.found.state == "open":
+        try:
+            request.forge.withdraw(request.found, obsolete.because)
+            world.log("info", f"{request.found.url} is closed: {obsolete.because}")
+        except TaskError as error:
+            world.log("warning", f"{request.found.url} is obsolete, and was not closed: {error.message}")
+            return
     repository.drop(obsolete.head, obsolete.tip)
-    if request is None or request.found is None or request.found.state != "open":
-        return
-    try:
-        request.forge.withdraw(request.found, closed_body(request.found, obsolete.because))
-        world.log("info", f"{request.found.url} is closed: {obsolete.because}")
-    except TaskError as error:
-        world.log("warning", f"{request.found.url} is obsolete, and was not closed: {error.message}")
 
 
 def _stands(prepared: PreparedCommit, request: Request, found: Proposed, job: Job) -> str:
@@ -101,20 +121,6 @@ def _stands(prepared: PreparedCommit, request: Request, found: Proposed, job: Jo
     if stands == "same":
         return "wanted" if request.forge.state(found.number).conflicts else stands
     return "wanted" if job.intent else stands  # a person wants it now, whatever was closed before
-
-
-def _as_it_stands(prepared: PreparedCommit, there: Proposed, stands: str) -> Outcome:
-    """Return the outcome if the open request is up to date, or if a person has closed it for this content."""
-    if stands != "same":
-        return Outcome(_updates_with(prepared.decisions, closed_for_this(there)))
-    decisions = _updates_with(prepared.decisions, Verdict("unchanged", "same", f"{there.url} proposes exactly this"))
-    at = described(there.body)
-    landed = landed_at(decisions, prepared.changeset.destination.repo, at)
-    return Outcome(
-        decisions,
-        (replace(_commit(prepared, at, there), already_there=True),),
-        tuple(replace(one, request=there.number) for one in landed),  # a run that waits, waits for the merge
-    )
 
 
 def _updates_with(decisions: Iterable[Decision], verdict: Verdict) -> tuple[Decision, ...]:

@@ -319,7 +319,7 @@ def _not_permitted(base: Snapshot, move: Move, head: str) -> str:
         refuse_files(one.subscription, EDITORS[kind].write(base.files, target, one.candidate)[0], head)
     except NotPermittedError as error:
         return str(error)
-    except TaskError:  # it is told when the file is edited
+    except TaskError:  # the edit of the file raises it again, as an error of the decision
         pass
     return ""
 

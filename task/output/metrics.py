@@ -61,7 +61,7 @@ class _Families(Collector):
 
 
 def write_metrics(report: Report, path: str, seconds: float) -> None:
-    """Replace the file at `path` by one that adds this run, of so many seconds, to its counters. Raises `OSError`."""
+    """Replace the file at `path` by one that also counts this run, which took `seconds`. Raises `OSError`."""
     path = os.path.realpath(path)  # so that a link stays a link
     before = ""
     with suppress(OSError):  # there is no file yet, or it may be written but not read

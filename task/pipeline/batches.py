@@ -45,7 +45,7 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
 def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
     """Return a warning if `--only-repository` leaves out all Applications in question, with where they are written.
 
-    If only some are left out, nobody made a mistake: a pipeline runs once for each repository.
+    If only some are left out, that is no mistake: the pipeline runs once for each repository.
     """
     if not job.only or not matched.asks or by_repository(matched, job):
         return ()

@@ -186,7 +186,7 @@ def _remember(batch: Batch, base: Snapshot, files: Files, tip: str, plan: Plan, 
     if files == base.memory:
         return None
     name = memory_branch(base.repo, base.branch)
-    message = f"Remember what is held and deferred beside {base.branch}\n"
+    message = f"Remember holds, and builds that wait, beside {base.branch}\n"
     change = Changeset(Destination(base.repo, base.branch, name), "", files, message, plan.author, tip)
     landing = Landing("", "") if job.dry else batch.repository.remember(change)
     changed = {
@@ -217,7 +217,7 @@ def _land(
     try:
         # Builds that this run knows nothing about keep their request as it is.
         request = heads.requests.get(head) if prepared.decisions or prepared.apps else None
-        outcome = as_it_stands(prepared, request, job) if request else None
+        outcome = as_it_stands(prepared, request, job, world) if request else None
         if outcome is None:
             outcome = _commit(batch, heads, prepared, attempt, job)
             if request:

@@ -23,6 +23,7 @@ from task.image import parse_image_list, split_image_list
 from task.landing.ports import World
 from task.model import Application, Entry, Found, Image, Problem, Subscribed
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
+from task.text import and_more
 
 # The repository, branch and path of a file in a Git work tree; None for a file outside of one.
 Locate = Callable[[str], tuple[str, str, str] | None]
@@ -50,6 +51,7 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     releases: dict[str, Subscribed] = {}
     updaters: list[Found] = []
     problems: list[Problem] = []
+    twice: dict[str, str] = {}  # Applications of one name, with their places
     templates: list[Application] = []
     config: Found | None = None
     generated: list[str] = []  # for each Application, the ApplicationSet that generates it
@@ -73,12 +75,15 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
                 templates.append(app)
             elif known is None or (known.generated_by and not app.generated_by):  # the manifest itself says more
                 applications[app.key] = app
+            elif known.annotations and not app.generated_by and known.sources != app.sources:
+                twice.setdefault(app.key, f"{known.origin} and {app.origin}")
         elif kind == "ImageUpdater":
             updaters.append(manifest)
         elif kind == "ConfigMap" and is_config(manifest.item):
             config = config or manifest
         elif kind == "HelmRelease" and (release := _helm_release(manifest, locate)):
             releases.setdefault(release.application.key, release)
+    problems += _told_of_namesakes(twice)
     apps = tuple(applications.values())
     if updaters:
         ours = [one for one in updaters if is_image_updater(one.item)]
@@ -115,6 +120,16 @@ def subscriptions_of(found: Discovered, scope: Scope, images: Collection[Image])
             one = subscribe(app, scope.defaults)
         subscribed.append(one)
     return (*subscribed, *found.helm_releases)
+
+
+def _told_of_namesakes(twice: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Return a warning if Applications have the same name, as those of two clusters may. The first manifest counts."""
+    if not twice:
+        return ()
+    places = and_more([f"{key} ({origins})" for key, origins in twice.items()])
+    hint = "give each a name of its own; if they are for two clusters, read the manifests of one at a time"
+    message = f"two Applications have one name, and only the first one counts: {places}"
+    return (Problem(rule="source", message=message, hint=hint, severity="warning"),)
 
 
 def _application(manifest: Found, scope: Scope, problems: list[Problem]) -> Application | None:

@@ -174,8 +174,8 @@ def _judge_flaw(app: Tracker, flaw: Flaw, built: dict[str, list[Image]]) -> tupl
 def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return the warnings about Applications that do not take the images: few lines, however many they are.
 
-    Mistakes (`wrong`) of the first few Applications are told in full. What only draws a warning (`noted`), such as a
-    deprecated name, shares one line.
+    The first few Applications with mistakes (`wrong`) have a line for each. Everything that is only a warning
+    (`noted`), such as a deprecated name, shares one line.
     """
     apps = sorted({one.application for one in wrong})
     full = tuple(one for one in wrong if one.application in apps[:FEW])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from task import shutdown
 from task.deciding.ask import Ask, failed_asks, settled_without_git
@@ -87,7 +88,7 @@ def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
     """Decide and land everything. Several repositories are handled at the same time; live Applications come last."""
     groups = by_login(by_repository(matched, job), world)
     done = Outcome()
-    for outcome in in_threads(lambda asks: deliver_repository(asks, job, world), groups, AT_ONCE):
+    for outcome in in_threads(partial(deliver_repository, job=job, world=world), groups, AT_ONCE):
         done = done.plus(outcome)
     return done if job.only else done.plus(patch(matched.live, job, world))
 

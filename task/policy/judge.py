@@ -33,7 +33,9 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
         return refusal
     # AIU with `tagsortmode` writes the plain tag here, which changes nothing in the cluster.
     if "digest" in rules_of(policy).needs and not image.digest:
-        return Verdict("error", "registry", f"the {policy.strategy} strategy needs the digest and the event has none")
+        return Verdict(
+            "error", "registry", f"the {policy.strategy} strategy needs the digest, and the build gives none"
+        )
     if same(image, current):
         return Verdict("unchanged", "same", f"Git already says {version_of(current)}")
     # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
@@ -45,7 +47,7 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
                 "refuse", "not-newer", why if tag == current.tag else f"{why}, in another entry of the image"
             )
     if policy.pin_digest and not image.digest:
-        return Verdict("error", "registry", "pin-digest needs the digest and the event has none")
+        return Verdict("error", "registry", "pin-digest needs the digest, and the build gives none")
     was = f"replaces {version_of(current)}" if version_of(current) else "is the first tag written"
     return Verdict("update", "admitted", f"{image.version} passes all rules and {was}")
 

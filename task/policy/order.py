@@ -76,7 +76,7 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
         return ""
     version = version_of(event)
     if version in memory.replaced:
-        return f"{version} was written before and has been replaced since: a replay changes nothing"
+        return f"{version} was written before and has been replaced since, so a repeated run does not bring it back"
     if newest is None:
         return ""
     rolled_back = version_of(newest) != version_of(current)
@@ -86,9 +86,13 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     if ordered and not (rolled_back and rules_of(policy).older(event.tag, newest.tag)):
         return ""
     if order.relation == "older":
-        return f"a newer build was written: {version_of(newest) or 'unknown'}; {order.because}"
+        return f"a newer build was written, {version_of(newest) or 'unknown'}: {order.because}"
     replayed = rolled_back and version == version_of(newest)
-    return f"{version} was written before and is no longer wanted: a replay changes nothing" if replayed else ""
+    return (
+        f"{version} was written before, and Git has gone back since: a repeated run does not undo that"
+        if replayed
+        else ""
+    )
 
 
 def alike(one: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from task.model import Build, Hold, Meant, Memory, Policy, Reading, State, Written
 from task.policy.order import version_of
 from task.policy.strategies import rules_of
-from task.timestamps import epoch_seconds
+from task.timestamps import epoch_seconds, readable
 
 MOST = 20  # versions that are recognised when their event is repeated
 
@@ -114,6 +114,6 @@ def apart(base: Memory, known: Memory, wanted: Memory, now: str) -> Memory:
 
 def hold_text(hold: Hold) -> str:
     """Return `held by jane since … until …: reason`, on one line."""
-    known = (("by", hold.by), ("since", hold.at), ("until", hold.until))
+    known = (("by", hold.by), ("since", readable(hold.at)), ("until", readable(hold.until)))
     line = " ".join(("held", *(f"{word} {value}" for word, value in known if value)))
     return " ".join(f"{line}: {hold.reason}".split()) if hold.reason else line

@@ -7,11 +7,13 @@ docs/annotations.md. Annotations, `--strategy` and all rules follow from these.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cmp_to_key
 from typing import Any, Literal, Protocol
 
 from semver import Version
 
+from task.errors import Malformed
 from task.model import Fact, Policy, Strategy
 from task.policy.tag_order import VERSION_GROUP, TagOrder, newer_by_numbers, parse_tag_order
 from task.policy.version_range import parse_range, parse_version
@@ -56,15 +58,13 @@ class Semver:
         """
         version = parse_version(tag)
         if version is None:
-            way_out = "; tag-order can order such tags" if any(map(str.isdecimal, tag)) else ""
-            return "not-a-version", f"{tag!r} is not a semantic version{way_out}" if tag else "the image has no tag"
+            return "not-a-version", _no_version(tag, policy) if tag else "the image has no tag"
         if not policy.constraints and version.prerelease:
-            way_out = "" if "." in tag.partition("-")[0] else "; tag-order can order such tags"
-            return "constraint", f"{tag} is a pre-release and no constraint admits it (>=0-0 would){way_out}"
-        for text in policy.constraints:
-            if not parse_range(text).admits(version):
-                return "constraint", f"{tag} does not satisfy {text}"
-        return "", ""
+            way_out = "" if "." in tag.partition("-")[0] else "; if it is no version, write a tag-order"
+            why = f"{tag} is a pre-release, and without a constraint only releases go in"
+            return "constraint", f"{why}; to admit it, write the constraint >=0-0{way_out}"
+        outside = next((text for text in policy.constraints if not parse_range(text).admits(version)), None)
+        return ("", "") if outside is None else ("constraint", _not_in(outside, tag, version))
 
     def older(self, tag: str, current: str) -> str:
         """Compare the versions.
@@ -204,6 +204,29 @@ class InTagOrder:
         """Return the order's key."""
         del date
         return self._order.sort_key(tag)
+
+
+def _no_version(tag: str, policy: Policy) -> str:
+    """Return why a tag is refused that is no version, with what fits such tags."""
+    if policy.tag_order:
+        return f"{tag!r} is not a semantic version"
+    fits = "a tag-order for the numbers in it" if any(map(str.isdecimal, tag)) else "digest to follow this tag"
+    return (
+        f"{tag!r} is not a semantic version, which semver, the default strategy, needs; "
+        f"write update-strategy: newest-build, or {fits}"
+    )
+
+
+def _not_in(text: str, tag: str, version: Version) -> str:
+    """Return why a version is not in a range. Most people do not expect that a range without one has no pre-release."""
+    if not (version.prerelease and parse_range(text).admits(version.finalize_version())):
+        return f"{tag} does not satisfy {text}"
+    with suppress(Malformed):
+        if parse_range(f"{text}-0").admits(version):
+            return f"{tag} is a pre-release, and {text} admits releases only; to admit it, write {text}-0"
+    return (
+        f"{tag} is a pre-release, and {text} admits releases only; to admit it, write -0 after a version, as in >=1.0-0"
+    )
 
 
 def _by_numbers(tag: str, current: str) -> str:

@@ -80,7 +80,9 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
     except (ValueError, TypeError, AttributeError, OverflowError):
         text, life = None, 0.0
     if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not 0 < len(text) < _LONGEST:
-        raise RegistryError(f"{place} answers with no token", hint="is it the registry's token server?")
+        raise RegistryError(
+            f"{place} answers with no token", hint="check the registry's address: its token server should answer there"
+        )
     return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
 
 

@@ -106,10 +106,16 @@ def _flat(repository: ImageRepository, digest: str, memory: AnswerCache) -> list
             continue
         seen.add(member.digest)  # an index may contain itself
         if len(seen) + len(flat) > _MOST:
-            raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="check the image")
+            raise RegistryError(
+                f"{repository.name}: an index of more than {_MOST} images",
+                hint="push an index with fewer images",
+            )
         todo = [*_parts(repository, member, memory), *todo]
     if len(flat) > _MOST:
-        raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="check the image")
+        raise RegistryError(
+            f"{repository.name}: an index of more than {_MOST} images",
+            hint="push an index with fewer images",
+        )
     memory.members[digest] = tuple(flat)
     return flat
 

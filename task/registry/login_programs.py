@@ -42,14 +42,16 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
     if code:
         if _NO_LOGIN in (out + err).lower():
             return None
-        raise RegistryAccessError(f"{program} gives no login for {server} (exit code {code})", hint="try it by hand")
+        raise RegistryAccessError(
+            f"{program} gives no login for {server} (exit code {code})", hint="run it by hand to see why"
+        )
     try:
         data = json.loads(out)
         user, secret = data.get("Username") or "", data.get("Secret") or ""
     except (ValueError, AttributeError, RecursionError):
         user, secret = None, None
     if not isinstance(user, str) or not isinstance(secret, str):
-        raise RegistryAccessError(f"{program} returned no login", hint="try it by hand")
+        raise RegistryAccessError(f"{program} returned no login", hint="run it by hand to see why")
     if not secret:
         return None
     if user == _TOKEN:
@@ -65,7 +67,7 @@ def script(path: str, environ: Mapping[str, str]) -> str:
         raise RegistryAccessError(f"ext:{path} is not a program", hint="mount it, and make it executable")
     code, out, _ = _run("script", path, (), "", environ)
     if code != 0:
-        raise RegistryAccessError(f"ext:{path} failed (exit code {code})", hint="try it by hand")
+        raise RegistryAccessError(f"ext:{path} failed (exit code {code})", hint="run it by hand to see why")
     return out.decode("utf-8", "replace").strip()
 
 
@@ -97,10 +99,11 @@ def _run(
         return running.exit_code, bytes(running.stdout), bytes(running.stderr)
     except sh.TimeoutException:
         raise RegistryDownError(
-            f"{name} gave no login within {_PATIENCE[kind]} seconds", hint="run it again, or try it by hand"
+            f"{name} gave no login within {_PATIENCE[kind]} seconds",
+            hint="run it again, or run the program by hand to see why",
         ) from None
     except ValueError:  # sh had no word from the new process
         raise RegistryDownError(f"{name} was killed before it could begin", hint="run it again") from None
     except (sh.ErrorReturnCode, OSError) as error:  # sh puts the command line and the output into the error's text
         shutdown.check()
-        raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="try it by hand") from None
+        raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="run it by hand to see why") from None

@@ -144,7 +144,9 @@ class Logins:
         fields = (source.field, ".dockercfg") if source.kind == "pullsecret" else (source.field,)
         raw = next((data[field] for field in fields if field in data), None)
         if raw is None:
-            raise RegistryAccessError(f"{where}: {name} has no field {source.field}", hint="check the secret")
+            raise RegistryAccessError(
+                f"{where}: {name} has no field {source.field}", hint="add the field to the secret, or name another one"
+            )
         text = raw.decode("utf-8", "replace")
         if source.kind == "secret":
             return _pair(text, f"{where}, {name}")

@@ -75,7 +75,7 @@ def test_a_near_miss(key: str, meant: str, name: str) -> None:
     assert found is not None
     assert (found.kind, found.meant, found.name) == ("near", meant, name)
     assert found.governs is (meant != "image-list")
-    assert found.hint.startswith(f"did you mean {meant}?")
+    assert found.hint.startswith(f"rename it to {meant}")
 
 
 @pytest.mark.parametrize(

@@ -343,7 +343,7 @@ def test_a_revision_that_is_no_branch_is_told(tmp_path: Path, below: Below) -> N
     repo = bare_repo(tmp_path, {"x/a.yaml": app("a", "https://h/x", "")})
     git(repo, "tag", "v1")
     (told,) = below.of(app("root", repo, "x", targetRevision="v1"))
-    assert "the revision 'v1' is a tag, and a branch is needed" in told.problem
+    assert "the revision 'v1' is a tag, which no update can be written to" in told.problem
     assert told.hint.startswith("name a branch in targetRevision")
 
 

@@ -107,7 +107,7 @@ IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications 
     name the server it is for: --git-credentials-url https://git.example.com/
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge svn
     --forge: 'svn' is not a kind of Git host that is known here
-    write --forge gitea, gitlab, github, bitbucket, bitbucket-server or azure; NAME=URL if its pages are elsewhere
+    write --forge NAME or --forge NAME=https://HOST; NAME is gitea, gitlab, github, bitbucket, bitbucket-server or azure
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge-token-file /no/such/file
     --forge-token-file: cannot read '/no/such/file': No such file or directory
     name a readable file
@@ -155,7 +155,8 @@ def test_a_typical_mistake(
         ("fatal: unable to access 'https://nowhere.invalid/a/': Could not resolve host: nowhere.invalid", (),
          "check the host name in the URL; if it is right, run it again"),
         ("fatal: could not read Username for 'https://git.b.example'", ("https://git.a.example",),
-         "the login given is only for https://git.a.example: give one for this URL (--git-credentials-url)"),
+         ("if this server may have it, give --git-credentials-url https://git.b.example as well; if not, give another "
+         "login (docs/credentials.md)")),
     ],
 )  # fmt: skip
 def test_a_server_that_does_not_fit(stderr: str, logins: tuple[str, ...], hint: str) -> None:

@@ -102,7 +102,7 @@ def test_the_rules_in_words() -> None:
     )
     assert (
         dict(facts(row(hold=Hold("why", "jane", NOW))))["hold"]
-        == f"by jane since {NOW}: why (all images of the Application)"
+        == "by jane since 2026-11-22 12:00 UTC: why (all images of the Application)"
     )
     assert dict(facts(row(hold=Hold("locked by flux"), scope="image")))["hold"] == "locked by flux (this image)"
     assert summary(Status((row(), row(hold=Hold("x"))), (), 1, 0)) == "2 images of 1 Application: 1 held, 1 tracked"

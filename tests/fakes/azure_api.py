@@ -146,6 +146,9 @@ class AzureDevOps(ForgeServer):
         if refusal := self._invalid({"title": pull.title, **body}):
             return refusal
         pull.title, pull.body = body.get("title", pull.title), body.get("description", pull.body)
+        self.require(body.get("status", "abandoned") == "abandoned", f"status={body.get('status')}")
+        if "status" in body:
+            self.decline(str(pull.number))
         if setter := body.get("autoCompleteSetBy"):
             if setter["id"] != ME or pull.draft:
                 return _error(400, "TF401192: Auto-complete cannot be set.", "InvalidArgumentValueException")

@@ -49,6 +49,11 @@ class BitbucketCloud(ForgeServer):
             if pull is None:
                 return _error(404, "Not found")
             return Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
+        if (match := re.fullmatch(r"pullrequests/(\d+)/decline", path)) and (pull := self.pull(match[1])):
+            if pull.state != "open":
+                return _error(400, "This pull request is already closed.")
+            self.decline(match[1])
+            return Reply(200, self.shown(pull))
         if match := re.fullmatch(r"pullrequests/(\d+)/comments(?:/(\d+))?", path):
             pull = self.pull(match[1])
             return self._comments(request, pull, match[2] or "") if pull else _error(404, "Not found")

@@ -51,7 +51,7 @@ class BitbucketDataCenter(ForgeServer):
             if pull is None:
                 return _error(404, "No such pull request", f"{_PULL}NoSuchPullRequestException")
             return self._comments(request, pull, match[2] or "")
-        if match := re.fullmatch(r"pull-requests/(\d+)(/merge|/auto-merge|)", path):
+        if match := re.fullmatch(r"pull-requests/(\d+)(/merge|/auto-merge|/decline|)", path):
             pull = self.pull(match[1])
             if pull is None:
                 return _error(404, "No such pull request", f"{_PULL}NoSuchPullRequestException")
@@ -96,6 +96,11 @@ class BitbucketDataCenter(ForgeServer):
             return self._change(request, pull)
         if (request.method, what) == ("POST", "/merge"):
             return self._merge(request, pull)
+        if (request.method, what) == ("POST", "/decline"):
+            if request.one("version") != str(pull.version):
+                return _out_of_date(pull)
+            self.decline(str(pull.number))
+            return Reply(200, self.shown(pull))
         if (request.method, what) == ("GET", "/auto-merge"):
             return Reply(200, pull.auto) if pull.auto else Reply(204)
         self.wrong.append(f"{request.method} {request.path} is not documented")

@@ -221,6 +221,8 @@ class Gitea(ForgeServer):
             if name not in self.people:
                 return _error(422, f"Assignee does not exist: [name: user does not exist [uid: 0, name: {name}]]")
         pull.title, pull.body = _cut(body.get("title") or pull.title), body.get("body", pull.body)
+        if body.get("state") == "closed" and pull.state == "open":
+            self.decline(number)
         self.assigned[pull.number] = body.get("assignees", self.assigned.get(pull.number, []))
         return Reply(201, self.shown(pull))
 

@@ -177,6 +177,9 @@ class GitLab(ForgeServer):
         if len(body.get("title", "")) > 255:
             return _error(400, {"title": ["is too long (maximum is 255 characters)"]})
         pull.title, pull.body = body.get("title", pull.title), body.get("description", pull.body)
+        self.require(body.get("state_event", "close") == "close", f"state_event={body.get('state_event')}")
+        if "state_event" in body and pull.state == "open":
+            self.decline(str(pull.number))
         pull.labels += [one for one in body.get("add_labels", "").split(",") if one and one not in pull.labels]
         names = {int(number): name for name, number in self.people.items()}
         most = None if self.premium else 1

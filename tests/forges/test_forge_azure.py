@@ -8,7 +8,7 @@ import pytest
 from fakes.azure_api import ANN, BOB, ORGANIZATION, PROJECT, REPOSITORY, SIGN_IN
 from fakes.azure_api import AzureDevOps as Server
 from fakes.forge_server import Reply, serving
-from forge_plays import HEAD, PLAYS, World, completes, fails, text, the_only
+from forge_plays import HEAD, PLAYS, World, completes, fails, plain, text, the_only
 
 from task.errors import CredentialsError, UnreachableError
 from task.forges.address import ForgeAddress
@@ -105,14 +105,14 @@ def test_an_older_server_is_asked_in_its_own_version(world: World, server: Serve
 
 def test_descriptions_are_longer_than_lists_show(world: World, server: Server) -> None:
     wanted = world.push("1.1")
-    wanted = replace(wanted, body="a line\n" * 300 + f"\n{wanted.body}")
+    wanted = replace(wanted, body=wanted.body.replace("\n\n", "\n\n" + "a line\n" * 300 + "\n", 1))
     world.propose(wanted)
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []
     found = world.forge().find("main", HEAD)
     assert found is not None
-    assert found.body == wanted.body
+    assert plain(found.body) == wanted.body
 
 
 def test_reviewers_by_id_address_and_name(world: World, server: Server) -> None:
@@ -121,7 +121,7 @@ def test_reviewers_by_id_address_and_name(world: World, server: Server) -> None:
     assert server.open[0].reviewers == [ANN, BOB]
     server.seen.clear()
     world.propose(wanted)
-    assert server.writes == []  # to add somebody again would take the vote away
+    assert not any("reviewers" in one for one in server.writes)  # to add somebody again would take the vote away
 
 
 @pytest.mark.parametrize("reviewer", ["nobody", "a&b=c", "b", "44444444-4444-4444-8444-444444444444"])

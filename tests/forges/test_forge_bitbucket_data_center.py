@@ -119,7 +119,7 @@ def test_changes_without_end_are_given_up(world: World, server: Server) -> None:
 
     server.before = change
     wanted = world.push("1.2")
-    with pytest.raises(UnreachableError, match="kept changing"):
+    with pytest.raises(UnreachableError, match="others keep changing"):
         world.propose(wanted)
 
 

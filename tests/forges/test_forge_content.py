@@ -7,14 +7,44 @@ import pytest
 
 from task.errors import UnreachableError
 from task.forges.content import dig, fitted, honest, listed, numbered, ours_to_delete, overtaken, same
+from task.forges.marks import digest
 from task.model import Proposal, Proposed
 
+BEGIN, END = "[//]: # (image-update-begin: ours)", "[//]: # (image-update-end: -)"
 MARKS = f"[//]: # (image-update: {'a' * 64})\n[//]: # (image-update-commit: {'b' * 40})"
-WANTED = Proposal("https://git.example.com/acme/deploy", "main", "image-update/web-0123abcd", "Update web", "text\n")
+TITLE = f"[//]: # (image-update-title: {digest('Update web')})"
+BODY = f"{BEGIN}\n\ntext\n\n{MARKS}\n{END}\n"
+WANTED = Proposal("https://git.example.com/acme/deploy", "main", "image-update/web-0123abcd", "Update web", BODY)
 
 
-def test_what_fits_stays_as_it_is() -> None:
-    assert fitted(WANTED, 100) == WANTED
+def test_the_body_says_which_title_it_got() -> None:
+    assert fitted(WANTED, 1000) == replace(WANTED, body=f"{BEGIN}\n\ntext\n\n{MARKS}\n{TITLE}\n{END}\n")
+
+
+@pytest.mark.parametrize(
+    ("title", "before", "after"),
+    [
+        ("Update web", "", "\n"),
+        ("Checked by Ann", "", "\n"),
+        ("Update web", "- [ ] look\n\n", "\n\nAsk Bob.\n"),
+        (" Update  web ", "- [ ] look\r\n\r\n", "\n"),
+    ],
+)
+def test_a_persons_title_and_text_stay(title: str, before: str, after: str) -> None:
+    now = Proposed("", "1", "open", title, before + fitted(WANTED, 1000).body.strip() + after)
+    newer = replace(WANTED, title="Update web to 2", body=BODY.replace("text", "newer"))
+    kept = fitted(newer, 1000, now)
+    ours = title.split() == ["Update", "web"]
+    assert kept.title == (newer.title if ours else title)
+    mark = TITLE if not ours else f"[//]: # (image-update-title: {digest(newer.title)})"
+    assert kept.body == f"{before}{BEGIN}\n\nnewer\n\n{MARKS}\n{mark}\n{END}{after}"
+    assert fitted(newer, 1000, replace(now, title=kept.title, body=kept.body)) == kept
+
+
+def test_a_text_without_our_marks_is_a_persons() -> None:
+    now = Proposed("", "1", "open", "By hand", "Who needs this?\n")
+    kept = fitted(WANTED, 1000, now)
+    assert (kept.title, kept.body) == ("By hand", f"Who needs this?\n\n{BODY}")
 
 
 PAGE = "https://git.example.com/acme/deploy"
@@ -44,15 +74,9 @@ def test_a_merge_commit_is_an_id(commit: str, kept: bool) -> None:
 
 
 def test_marks_are_kept_whole() -> None:
-    cut = fitted(replace(WANTED, body=f"{'x' * 500}\n\n{MARKS}\n"), 300)
-    assert len(cut.body) == 300
-    assert cut.body.endswith(f"x\n…\n\n{MARKS}\n")
-
-
-def test_a_body_without_marks_is_cut_at_its_end() -> None:
-    cut = fitted(replace(WANTED, body=f"{'x' * 500}\n\nlast"), 300)
-    assert len(cut.body) == 300
-    assert cut.body.endswith("x\n…\n")
+    cut = fitted(replace(WANTED, body=BODY.replace("text", "x" * 500)), 400)
+    assert len(cut.body) == 400
+    assert cut.body.endswith(f"x\n…\n\n{MARKS}\n{TITLE}\n{END}\n")
 
 
 @pytest.mark.parametrize(
@@ -66,15 +90,15 @@ def test_a_body_without_marks_is_cut_at_its_end() -> None:
     ],
 )
 def test_a_long_title_is_cut(title: str, cut: str) -> None:
-    assert fitted(replace(WANTED, title=title), 100).title == cut
+    assert fitted(replace(WANTED, title=title), 1000).title == cut
 
 
 @pytest.mark.parametrize(
     ("title", "body", "alike"),
     [
-        ("Update web", "text\n", True),
-        (" Update web ", "text \r\n\r\n", True),
-        ("Update api", "text\n", False),
+        ("Update web", BODY, True),
+        (" Update web ", f"{BODY.rstrip()} \r\n\r\n", True),
+        ("Update api", BODY, False),
         ("Update web", "other\n", False),
     ],
 )

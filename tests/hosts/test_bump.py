@@ -13,7 +13,7 @@ from task import __version__
 
 COPIED = ("task/__init__.py", "Dockerfile", "action.yml", "README.md", "CHANGELOG.md")
 FOLDERS = ("docs", "tekton", "argo-workflows", "templates", "examples", ".github")
-NOTES = "\n## 9.8.7 (2026-12-01)\n\n- Fixed: a `thing` of\n  two lines.\n- Something new.\n\n## 0.1.0\n\n- Not this.\n"
+NOTES = "\n## 9.8.7 (2026-12-01)\n\n- Fixed: a `thing` of\n  two.\n- Some [new](x.md) thing.\n\n## 0.1.0\n\n- Not it.\n"
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def test_artifact_hub_is_told_what_changed(copy: Path) -> None:
     (copy / "CHANGELOG.md").write_text("# Changelog\n" + NOTES)
     bump.bump("9.8.7", copy)
     expected = [
-        {"kind": "fixed", "description": "Fixed: a thing of two lines."},
-        {"kind": "added", "description": "Something new."},
+        {"kind": "fixed", "description": "Fixed: a thing of two."},
+        {"kind": "added", "description": "Some new thing."},
     ]
     package = yaml.safe_load((copy / "argo-workflows/image-update/artifacthub-pkg.yml").read_text())
     assert package["changes"] == expected

@@ -40,8 +40,8 @@ def test_an_event_in_a_freeze_is_held_and_names_it() -> None:
     (found,) = report.decisions
     assert (found.verdict, found.rule) == ("defer", "held")
     assert found.because == (
-        "held by the freeze in .image-update/config, line 3, since 2026-11-20T18:00:00Z until 2026-11-23T08:00:00Z: "
-        "no deployments at weekends; 1.1.0 is remembered for the release"
+        "held by the freeze in .image-update/config, line 3, since 2026-11-20 18:00 UTC until 2026-11-23 08:00 UTC: "
+        "no deployments at weekends; 1.1.0 waits: the first run after the freeze writes it"
     )
     assert one.value == "1.0.0"
 

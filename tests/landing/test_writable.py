@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from memory import URL, Branch, Story
 from runs import WEB, application
@@ -66,7 +66,6 @@ def forbidden(path: str) -> bool:
     return bool({word.lower() for word in FORBIDDEN} & set(path.lower().split("/")))
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     source=folder,
     kind=st.sampled_from(("", "helmvalues", "kustomization", "manifests", "helmvalues:", "manifests:", "/", "$ref")),

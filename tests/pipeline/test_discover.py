@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from memory import SCOPE
+from runs import application
 
 from task.image import parse_images
-from task.pipeline.discover import concerns
+from task.model import Found
+from task.pipeline.discover import concerns, discovered
 
 PREFIX = "argocd-image-updater.argoproj.io/"
 WEB = "ghcr.io/acme/web:1.1.0"
@@ -40,3 +43,26 @@ def test_of_2_000_applications_one_is_read() -> None:
     ]
     wanted = concerns(parse_images(["ghcr.io/acme/web-1f:2"]), PREFIX)
     assert [item["metadata"]["name"] for item in items if wanted(item)] == ["31"]
+
+
+@pytest.mark.parametrize(
+    ("other", "generated_by", "told"),
+    [
+        ("https://git.example/prod.git", "", 1),
+        ("https://git.example/staging.git", "", 0),  # the same, found twice
+        ("https://git.example/prod.git", "argocd/set", 0),  # the manifest itself says more
+    ],
+)
+def test_two_applications_of_one_name(other: str, generated_by: str, told: int) -> None:
+    """Those of two clusters, whose manifests are in one folder: only one of them would be updated, without a word."""
+    staging = application("web", "https://git.example/staging.git")
+    found = [
+        Found(staging, "staging.yaml:1"),
+        Found(application("web", other), "prod.yaml:1", generated_by=generated_by),
+    ]
+    result = discovered(found, SCOPE, lambda _origin: None)
+    assert [one.origin for one in result.applications] == ["staging.yaml:1"]
+    message = (
+        "two Applications have one name, and only the first one counts: argocd/web (staging.yaml:1 and prod.yaml:1)"
+    )
+    assert [(one.message, one.severity) for one in result.problems] == [(message, "warning")] * told

@@ -34,14 +34,14 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([app("a", old__allow_tags="any")], [("argocd/a", "no entry of image-list has the alias 'old'")]),
         ([app("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
         ([app("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
-        ([app("a", image_lst="web=acme/web")], [("argocd/a", "almost image-list")]),
+        ([app("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
         # an error of the run, whose decision tells of it
         ([app("a", web__allow_tag="any")], []),
         # of an image that is not this event's, in an Application that takes it
         ([app("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
-         [("argocd/a", "almost api.allow-tags")]),
+         [("argocd/a", "unknown annotation 'api.allow-tag'")]),
         # without an image-list, or nearly with one
-        ([app("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "almost image-list")]),
+        ([app("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
         ([app("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
         ([app("a", image_list="", write_back_method="git")], []),
         # Applications that the event is not about, in one line

@@ -51,7 +51,7 @@ def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     assert scene.call("rollback", "a", "--image", "web", "--to", "previous").code == 0
     (pull,) = server.open
-    assert "| `1.5.0` | `1.0.0` |" in pull.body
+    assert "| `1.5.0` → `1.0.0` |" in pull.body
     assert "newTag: 1.0.0" in scene.text()
     assert verdict(scene.event(f"{WEB}:1.6.0")) == ("defer", "held")
     scene.merge()
@@ -183,8 +183,8 @@ def test_events_of_two_images_at_once_are_one_request(scene: Scene, server: GitH
         ends = list(pool.map(lambda one: (*one.communicate(timeout=120), one.returncode), running))
     assert [code for _, _, code in ends] == [0] * len(events), [err.decode()[-500:] for _, err, _ in ends]
     (pull,) = server.pulls
-    assert f"| `{API}` |  | `1.3.0` |" in pull.body
-    assert f"| `{WEB}` | `1.0.0` | `1.3.0` |" in pull.body
+    assert f"| `{API}` | `(none)` → `1.3.0` |" in pull.body
+    assert f"| `{WEB}` | `1.0.0` → `1.3.0` |" in pull.body
     assert server.branches[scene.head] in pull.body
     assert scene.text().count("newTag: 1.3.0") == 2
 

@@ -132,7 +132,7 @@ def test_what_a_request_tells(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0", *source, "--pipeline-run", "https://ci.example.com/runs/7")
     (pull,) = server.open
     assert pull.title == "a: ghcr.io/acme/web 1.0.0 → 1.1.0"
-    assert "| `argocd/a` | `ghcr.io/acme/web` | `1.0.0` | `1.1.0` |" in pull.body
+    assert "| `argocd/a` | `ghcr.io/acme/web` | `1.0.0` → `1.1.0` |" in pull.body
     assert f"https://github.com/acme/web/commit/{commit_id}" in pull.body
     assert "https://ci.example.com/runs/7" in pull.body
     assert f"{server.url}/acme/deploy/compare/main...{scene.head}" in pull.body
@@ -290,7 +290,7 @@ def test_a_merge_just_before_the_push(scene: Scene, server: GitHub) -> None:
     assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
     (pull,) = server.open
     assert pull.number == 2
-    assert "| `1.1.0` | `1.2.0` |" in pull.body
+    assert "| `1.1.0` → `1.2.0` |" in pull.body
     assert (scene.on_top(), git(scene.repo, "rev-parse", f"{scene.head}^")) == (1, first)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from task.editors.yaml.tree import DEPTH, Document, Node, Tree, is_merge, pairs, resolved, value, walk
 from task.errors import TargetError
+from task.text import shortened
 
 MERGES = "\0"  # before merge keys, because a key in quotes may have their name
 MOST_USES = 100  # keys that share one value
@@ -112,7 +113,7 @@ def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def item(document: Document, node: Node | None, indices: Sequence[int]) -> Node | None:
-    """Return the item at these indices of lists in lists, or the node itself; None if there is none."""
+    """Return the item at these indices, one for each level of lists, or None. Without indices, return the node."""
     for index in indices:
         inner = resolved(document, node) if node is not None else None
         if inner is None or inner.kind != "sequence" or index >= len(inner.children):
@@ -223,7 +224,7 @@ def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()
                 break
             steps = _segments(below)
             found = _find(at, steps, merges=True)
-            # a mapping may have a key of its own in place of a merged one
+            # a mapping may have its own key, which hides the merged one
             if not found if missing else any(resolved(document, one) is node for one in found):
                 yield steps
         elif key is not None:
@@ -247,10 +248,10 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
 
 
 def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
-    """Return where to write: the nodes at the path, else the mapping that lacks the rest of it.
+    """Return where to write: the nodes at the path, or the last mapping on it, to which the rest has to be added.
 
-    Raises the errors of `find`. Also raises TargetError if a parent on the path is not a mapping, a list or an index is
-    missing, or the path leads through a merge key and a new key would hide other merged content.
+    Raises the errors of `find`. Raises TargetError, too, if the path runs through something that is not a mapping, if a
+    list or an index is missing, or if a new key would hide what a merge key brings.
     """
     if nodes := find(tree, document, path, merges=False):
         return Lookup(nodes)
@@ -262,8 +263,15 @@ def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
         node, rest = step
     if node.null:
         return Lookup((), node, _missing(at, node, rest))
-    what = {"sequence": "a list, which needs an index", "scalar": "a single value"}.get(node.kind, "not a mapping")
-    raise TargetError(f"line {tree.line(node)}: a parent of {path_text(path)} is {what}", hint="correct the key path")
+    parent, wanted = path_text(path[: len(path) - len(rest)]) or "the file", path_text(path)
+    if node.kind == "sequence":
+        hint = f"name one item of it, such as {parent}[0].{path_text(rest)}"
+        raise TargetError(f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it", hint=hint)
+    what = f"the single value {shortened(node.value, 80)!r}" if node.kind == "scalar" else "not a mapping"
+    raise TargetError(
+        f"line {tree.line(node)}: {parent} is {what}, so {wanted} cannot be below it",
+        hint=f"name another key; if {parent} holds the whole reference, annotate <alias>.helm.image-spec: {parent}",
+    )
 
 
 def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, tuple[Segment, ...]] | None:
@@ -277,10 +285,11 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
         for index in first.indices:
             items = resolved(document, plain)
             if items.kind != "sequence":
-                raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint="correct the key path")
+                hint = f"name it without an index: {first.name}"
+                raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint=hint)
             if index >= len(items.children):
                 message = f"{first.text}: the list has {len(items.children)} items"
-                raise TargetError(message, hint="indices start at 0, and no item is added")
+                raise TargetError(message, hint="name one of them, counted from 0, or add the item to the file first")
             plain = items.children[index]
         return resolved(document, plain), rest[1:]
     dotted = [

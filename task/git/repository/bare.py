@@ -289,11 +289,13 @@ class BareRepository:
         subject = self._remote.subject(change.destination.base)
         for path in change.files:
             if not fast_import.is_path(path):
-                raise TargetError(f"{blanked(path)!r} is not a path that Git can store", subject=subject)
+                hint = "name another path in write-back-target"
+                raise TargetError(f"{blanked(path)!r} is not a path that Git can store", hint=hint, subject=subject)
         seen = look(self._tree, self._root(change.tip), [Place(path, "exists") for path in change.files])
         for path, entry in seen.entries.items():
             if not (path in change.files and entry.is_file):
-                raise TargetError(f"{blanked(path)!r} is in the way of a file that is to be written", subject=subject)
+                message = f"{blanked(path)!r} is in the way of a file that is to be written"
+                raise TargetError(message, hint="move or delete it, or write to another path", subject=subject)
 
     def _push(self, head: str, commit: str, was: str, options: Sequence[str], *, replaces: bool) -> None:
         def push() -> str:

@@ -16,6 +16,7 @@ from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
 from task.git.command import NO_FILTER, Git, Ran
 from task.git.failed import GitEnded, GitFailed
+from task.git.names import TO_WRITE
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
 from task.git.repository.objects import MissingObjectError, Objects
@@ -487,8 +488,8 @@ class Remote:
             self._refuse_page(subject)
         if tag in there:
             return SourceError(
-                f"the revision {blanked(branch)!r} is a tag, and a branch is needed",
-                hint="name a branch",
+                f"the revision {blanked(branch)!r} is a tag, which no update can be written to",
+                hint=TO_WRITE,
                 subject=subject,
             )
         empty = "the repository may be empty: push a first commit, or name another branch"

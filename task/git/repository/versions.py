@@ -17,7 +17,7 @@ from task.git.repository.history import LARGEST, PATIENCE
 from task.git.repository.objects import Objects, file_of
 from task.git.repository.past import PastCommit, along_first_parents, commit_of
 from task.git.repository.remote import Remote, restarted
-from task.git.repository.tree_walk import ReadTree, Walked, differing, look, parse_tree
+from task.git.repository.tree_walk import ReadTree, differing, look, parse_tree
 from task.model import FileVersion, Place
 
 COMMITS = 500  # commits to fetch
@@ -148,15 +148,12 @@ def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCom
         return at
     for _ in range(_MOST_STEPS):
         parents = [commit_of(objects, oid) for oid in at.parents if not objects.absent([oid])]
-        same = [one for one in parents if _oid_of(look(read, one.tree, [Place(path, "exists")]), path) == blob.oid]
+        seen = [(one, look(read, one.tree, [Place(path, "exists")]).entries.get(path)) for one in parents]
+        same = [one for one, entry in seen if entry and entry.oid == blob.oid]
         if not same:
             return at
         at = same[0]
     return at
-
-
-def _oid_of(seen: Walked, path: str) -> str:
-    return seen.entries[path].oid if path in seen.entries else ""
 
 
 def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:

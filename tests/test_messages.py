@@ -1,0 +1,212 @@
+"""Messages that people had to read twice: each says what is wrong, where, and something to do."""
+
+import pytest
+from memory import Story, story
+
+from task.annotations.known_keys import doubt, names_of
+from task.argocd.answers import explained
+from task.argocd.connection import Connection
+from task.editors.yaml.path import locate, parse_path
+from task.editors.yaml.tree import parse
+from task.errors import TaskError
+from task.forges.address import Known
+from task.forges.places import place_of
+from task.forges.tokens import ForgeTokenOptions, Tokens
+from task.git.errors import PAGE, failure
+from task.git.names import base_branch_name
+from task.http import Response
+from task.model import Policy
+from task.policy.judge import objection
+
+REPO = "https://git.example/acme/deploy"
+
+
+@pytest.mark.parametrize(
+    ("tag", "constraints", "words"),
+    [
+        ("1.6.0-rc.1", ("^1",), "1.6.0-rc.1 is a pre-release, and ^1 admits releases only; to admit it, write ^1-0"),
+        ("1.6.0-rc.1", (">=1 <2",), "to admit it, write >=1 <2-0"),
+        ("1.6.0-rc.1", ("1.5.0 || ^1.6",), "to admit it, write 1.5.0 || ^1.6-0"),
+        ("1.6.0-rc.1", ("^1.6 || 1.5.0",), "to admit it, write -0 after a version, as in >=1.0-0"),
+        ("2.0.0-rc.1", ("^1",), "2.0.0-rc.1 does not satisfy ^1"),
+        ("2.0.0", ("^1-0",), "2.0.0 does not satisfy ^1-0"),
+        ("1.6.0-rc.1", (), "without a constraint only releases go in; to admit it, write the constraint >=0-0"),
+        ("main-42", (), "semver, the default strategy, needs; write update-strategy: newest-build, or a tag-order for"),
+        ("latest", (), "write update-strategy: newest-build, or digest to follow this tag"),
+    ],
+)
+def test_a_tag_that_the_default_strategy_refuses(tag: str, constraints: tuple[str, ...], words: str) -> None:
+    found = objection(tag, Policy(constraints=constraints))
+    assert found is not None
+    assert found.because.endswith(words) or words in found.because
+
+
+def test_what_is_advised_admits_the_pre_release() -> None:
+    for constraints in (("^1-0",), (">=1 <2-0",), ("1.5.0 || ^1.6-0",), (">=0-0",)):
+        assert objection("1.6.0-rc.1", Policy(constraints=constraints)) is None
+
+
+def held() -> Story:
+    one = story()
+    one.hold("load test")
+    return one
+
+
+def newer() -> Story:
+    one = story()
+    one.event("b", 2)
+    one.event("a", 1)
+    return one
+
+
+def replayed() -> Story:
+    one = story()
+    one.event("a")
+    one.event("b")
+    one.rollback("a", hold=False)
+    one.event("b")
+    return one
+
+
+def waiting() -> Story:
+    one = held()
+    one.event("a", 2)
+    return one
+
+
+def overtaken() -> Story:
+    one = waiting()
+    one.event("b", 1)
+    return one
+
+
+def released(one: Story) -> Story:
+    one.release()
+    return one
+
+
+HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (held(), f"{HELD}; image-update release argocd/a ends the hold"),
+        (waiting(), f"{HELD}; a waits: image-update release argocd/a ends the hold and writes it"),
+        (overtaken(), f"{HELD}; a waits already and is newer: sequence 1 comes before sequence 2"),
+        (released(held()), f"released: it was {HELD}; no build waits, so nothing is written"),
+        (released(waiting()), f"released: it was {HELD}; a waited: "),
+        (
+            newer(),
+            (
+                "a newer build was written, b: sequence 1 comes before sequence 2; "
+                "to write it all the same: image-update rollback argocd/a --to a"
+            ),
+        ),
+        (
+            replayed(),
+            (
+                "b was written before and has been replaced since, so a repeated run does not bring it back; "
+                "to write it all the same: image-update rollback argocd/a --to b"
+            ),
+        ),
+    ],
+)
+def test_what_is_held_or_older(one: Story, words: str) -> None:
+    assert one.because.startswith(words)
+
+
+def tag_as_revision() -> None:
+    base_branch_name("refs/tags/v1.0.0")
+
+
+def commit_as_revision() -> None:
+    base_branch_name("a" * 40)
+
+
+def range_as_revision() -> None:
+    base_branch_name("1.x ^1")
+
+
+def below(text: str, path: str) -> None:
+    tree = parse(text)
+    locate(tree, tree.documents[0], parse_path(path))
+
+
+def unsent() -> None:
+    said = "fatal: could not read Username for 'https://git.example': terminal prompts disabled"
+    raise failure(said, f"{REPO}@main", ["https://github.com"])
+
+
+def api_token(*, root: str = "") -> None:
+    place = place_of(f"{REPO}.git", [Known("gitlab", "https://git.example")])
+    assert place is not None
+    given = ForgeTokenOptions(forge=Known("github", root)) if root else ForgeTokenOptions(scope=("https://github.com",))
+    Tokens(given, {"IMAGE_UPDATE_FORGE_TOKEN": "s3cret"}).of(place)
+
+
+def login_page() -> None:
+    raise failure(f"fatal: {REPO}/info/refs not valid: {PAGE}?", f"{REPO}@main")
+
+
+def argo_login_page() -> None:
+    page = Response(200, {"Content-Type": "text/html"}, b"<html>", "https://argocd.example/api/v1/applications")
+    raise explained(page, Connection("argocd.example"), "", "", ())
+
+
+@pytest.mark.parametrize(
+    ("raised", "message", "hint"),
+    [
+        (tag_as_revision, "the revision 'refs/tags/v1.0.0' is not a branch", "annotate git-branch with the branch"),
+        (commit_as_revision, "is a commit, which no update can be written to", "annotate git-branch with the branch"),
+        (range_as_revision, "'1.x ^1' is not a branch name", "such as git-branch: main"),
+        (
+            lambda: below("replicas: 1\nimage: ghcr.io/acme/web:1.0.0\n", "image.tag"),
+            "line 2: image is the single value 'ghcr.io/acme/web:1.0.0', so image.tag cannot be below it",
+            "if image holds the whole reference, annotate <alias>.helm.image-spec: image",
+        ),
+        (
+            lambda: below("images:\n- name: web\n", "images.tag"),
+            "line 2: images is a list, so images.tag is not in it",
+            "name one item of it, such as images[0].tag",
+        ),
+        (lambda: below("image: {tag: x}\n", "image[0].tag"), "line 1: image is not a list", "without an index: image"),
+        (
+            unsent,
+            f"{REPO}@main: the server asks for a login, and the one given was not sent: it is for https://github.com",
+            "give --git-credentials-url https://git.example as well; if not, give another login",
+        ),
+        (
+            api_token,
+            "the API token (IMAGE_UPDATE_FORGE_TOKEN) was not sent to git.example: it is for https://github.com",
+            "if this Git host may have it, give --git-credentials-url https://git.example/",
+        ),
+        (
+            lambda: api_token(root="https://github.com"),
+            "was not sent to git.example: it is for https://github.com",
+            "if this Git host may have it, give --forge gitlab=https://git.example",
+        ),
+        (login_page, "the server shows a web page here, not a Git repository", "open the URL in a browser: if a login"),
+        (
+            argo_login_page,
+            "https://argocd.example answers with a web page (200), not with Argo CD's API",
+            "if a login page is in front of it, send what it wants with --argocd-header; ",
+        ),
+    ],
+)  # fmt: skip
+def test_an_error_says_what_where_and_what_to_do(raised: object, message: str, hint: str) -> None:
+    assert callable(raised)
+    with pytest.raises(TaskError) as caught:
+        raised()
+    assert message in str(caught.value)
+    assert hint in caught.value.hint
+    assert "s3cret" not in str(caught.value) + caught.value.hint
+
+
+def test_a_misspelt_annotation_is_named_once() -> None:
+    found = doubt("web.alow-tags", names_of("web=acme/web"))
+    assert found is not None
+    assert (found.message, found.hint) == (
+        "unknown annotation 'web.alow-tags'",
+        "rename it to web.allow-tags, or remove it",
+    )
