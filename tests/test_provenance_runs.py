@@ -10,6 +10,7 @@ import pytest
 from fakes import cosign
 from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
+from fakes.sigstore_instance import GITHUB, Sigstore, workflow
 from runs import application, manifest
 from support import Result, bare_repo, commit, git, image_update, show
 
@@ -226,6 +227,34 @@ def test_an_identity_without_the_package_is_a_usage_error_that_names_the_extra(
     at_once = image_update("run", *given, "--image", f"{scene.named}:1.1.0", *asked, env=env)
     assert (at_once.code, server.seen) == (2, [])
     assert "argocd-image-update[sigstore]" in at_once.stderr
+
+
+def test_identities_of_a_sigstore_of_ones_own(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+    pytest.importorskip("sigstore")
+    own, claims = Sigstore(), workflow()
+    who, config = claims["subject"], "https://github.com/acme/*/.github/workflows/*@refs/heads/main"
+    asked = f'signatures: {{identities: [{{subject: "{config}", issuer: "{GITHUB}"}}]}}'
+    scene = Scene(tmp_path, server.name, pair, asked)
+    about = [{"name": "web", "digest": {"sha256": IMAGE.digest.partition(":")[2]}}]
+    signed = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": about,
+        "predicateType": cosign.SIGN,
+        "predicate": {},
+    }
+    blob = json.dumps(own.bundle(json.dumps(signed).encode(), claims)).encode()
+    server.put("acme/web", "signature", cosign.referrer(blob, IMAGE, cosign.SIGN))
+    root = ("--trust-root", own.root(tmp_path))
+    found = scene.of("plan", *root)
+    assert (found["verdict"], found["proof"]["kind"], found["proof"]["signer"]) == ("update", "certificate", who)
+    assert (found["proof"]["source_repository"], found["proof"]["ref"]) == (WEB, "refs/heads/main")
+    exact = ("--verify-issuer", GITHUB, "--verify-identity")
+    assert scene.of("plan", *root, *exact, who)["verdict"] == "update"
+    assert scene.of("plan", *root, *exact, config)["rule"] == "signature"  # an option names one identity, not a glob
+    other = tmp_path / "other"
+    other.mkdir()
+    assert scene.of("run", "--trust-root", Sigstore().root(other))["rule"] == "signature"
+    assert scene.of("run", *root)["verdict"] == "update"
 
 
 def test_what_the_config_of_somebodys_branch_wants_counts_as_well(

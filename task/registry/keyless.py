@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cryptography.hazmat import asn1
-from cryptography.x509 import Certificate, ObjectIdentifier, RFC822Name, SubjectAlternativeName
+from cryptography.x509 import Certificate, ObjectIdentifier, OtherName, RFC822Name, SubjectAlternativeName
 from cryptography.x509 import UniformResourceIdentifier as Uri
 from sigstore.errors import Error, VerificationError
 from sigstore.models import Bundle, TrustedRoot
@@ -111,6 +111,8 @@ class _Accepts:
         """Raise `VerificationError` if the certificate has none of the identities."""
         names = cert.extensions.get_extension_for_class(SubjectAlternativeName).value
         subjects = [*names.get_values_for_type(Uri), *names.get_values_for_type(RFC822Name)]
+        users = (one for one in names.get_values_for_type(OtherName) if one.type_id.dotted_string == f"{_FULCIO}7")
+        subjects += [asn1.decode_der(str, one.value) for one in users]
         claims = {key: value for key in (*_CLAIMS, _ISSUER) if (value := _claim(cert, key))}
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
         for one in self._identities:

@@ -15,6 +15,7 @@ from fakes import cosign
 from fakes.oci_images import Content, image
 from fakes.registry_api import RegistryApi, registry_api
 from fakes.sigstore_instance import GITHUB, Sigstore, workflow
+from support import DATA
 
 from task.errors import RegistryDownError, TaskError, UsageError
 from task.http import Limits
@@ -285,6 +286,22 @@ def test_the_claims_of_a_certificate_prove_it_as_well(
     )
     wrong = Asking(server, tmp_path, sigstore)(replace(demand, ref="refs/heads/release"))
     assert "its ref is 'refs/heads/main', and 'refs/heads/release' is asked for" in str(wrong)
+
+
+@pytest.mark.parametrize("kept", ["slsa-v1", "slsa-v0.2"])
+def test_what_a_real_cosign_has_attested(server: RegistryApi, tmp_path: Path, sigstore: Sigstore, kept: str) -> None:
+    said = json.loads((DATA / "recorded" / "cosign-3.1" / "attestations.json").read_text())
+    assert said["image"] == IMAGE.digest
+    server.referrers_api = False
+    server.manifests.update({digest: (kind, body.encode()) for digest, (kind, body) in said["manifests"].items()})
+    server.blobs.update({digest: body.encode() for digest, body in said["blobs"].items()})
+    for tag, digest in said["tags"].items():
+        if tag.endswith(".att") is (kept == "slsa-v0.2"):
+            server.tags["acme/api"][tag] = digest
+    demand = Demand("provenance", texts=(("ci.pub", said["key"]),), builder="https://builder.example", **FULL)
+    answer = Asking(server, tmp_path, sigstore)(demand)
+    assert answer == Proof(kept, "ci.pub", WEB, "refs/heads/main", RELEASE, "https://builder.example")  # type: ignore[arg-type]
+    assert isinstance(Asking(server, tmp_path, sigstore)(replace(demand, workflow="x")), str)
 
 
 # --- wrong
