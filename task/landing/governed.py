@@ -92,7 +92,7 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
         found = tuple(replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files)) for ask in found)
     except TargetError as error:
         raise of_config(error) from error
-    return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates))
+    return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates, config=config))
 
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
