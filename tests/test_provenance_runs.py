@@ -109,6 +109,10 @@ def test_what_is_proved_is_written_by_its_digest_and_told(
     builds = {one["application"]: one["builds"] for one in scene.call("status").json["images"]}
     assert builds["argocd/b"][0]["proof"] == trailers.strip().partition(" ")[2]
     assert scene.of("run")["proof"] is None  # nothing is written, so nothing is asked
+    saved = tmp_path / "report.json"
+    saved.write_text(written.stdout)
+    for shown in (image_update("report", saved).stdout, image_update("report", saved, "--html", "-").stdout):
+        assert "proof: slsa-v1; signer=keys/ci.pub; source_repository=" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "scan"])

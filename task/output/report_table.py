@@ -14,7 +14,7 @@ from rich.text import Text
 
 from task.output.diff import diff_lines
 from task.output.report_text import MARKS, summary
-from task.output.words import VERDICTS, change, nothing_decided, waiting_line, went_back, would_be
+from task.output.words import VERDICTS, change, nothing_decided, proved, waiting_line, went_back, would_be
 from task.text import printable, printable_lines
 
 JSON = Mapping[str, Any]
@@ -84,6 +84,8 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
             reason.append(f"\nfix: {printable(hint)}", "bold")
         if decision.get("from"):  # reports of 0.1 do not have this member
             reason.append(f"\nfrom {printable(decision['from'])}", "dim")
+        if told := proved(decision):
+            reason.append(f"\nproof: {printable(told)}", "dim")
         if verdict in ("update", "unchanged") and decision["file"]:
             reason.append(f"\n{printable(decision['file'])}", "dim")
         alias = f"{decision['alias']}=" if decision["alias"] else ""

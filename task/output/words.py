@@ -31,6 +31,12 @@ def counted(numbers: Mapping[str, int], *, dry: bool) -> dict[str, int]:
     return {word: numbers[name] for name, word in words.items() if numbers[name]}
 
 
+def proved(decision: Mapping[str, Any]) -> str:
+    """Return what was proved about the candidate of a decision in a JSON report, or ""."""
+    proof = decision.get("proof") or {}  # older reports do not have the member
+    return "; ".join(str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value)
+
+
 ROLLED_BACK = "rolled back"
 
 
