@@ -58,7 +58,7 @@ def parse_image(text: str) -> Image:
     if digest is not None and not _DIGEST.fullmatch(digest):
         raise Malformed(
             f"{shortened(text)!r}: {shortened(digest)!r} is not a digest",
-            "a digest is sha256: and 64 digits 0-9a-f, as the registry or the builder prints it",
+            "write sha256: and 64 digits 0-9a-f, as the registry or the builder prints it",
         )
     return replace(image, tag=tag or "", digest=digest or "")
 
@@ -167,7 +167,7 @@ def parse_entry(text: str) -> Entry:
     if "/" in (constraint or ""):
         raise _bad_tag(constraint or "", text)
     if digest is not None and not _DIGEST_LIKE.fullmatch(digest.strip()):
-        raise Malformed(f"{shortened(text)!r}: {shortened(digest)!r} is not a digest", "a digest is written sha256:…")
+        raise Malformed(f"{shortened(text)!r}: {shortened(digest)!r} is not a digest", "write sha256:…")
     return Entry(alias, replace(image, digest=(digest or "").strip()), (constraint or "").strip(), text)
 
 
@@ -206,8 +206,8 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
             )
         raise Malformed(
             f"{shortened(text)!r}: {shortened(piece)!r} cannot be part of an image's name",
-            "a part has letters and digits, with single '.', '_', '__' or '-' between them; a colon comes before the "
-            "tag, a comma between two images",
+            "write letters and digits, with single '.', '_', '__' or '-' between them; a colon comes before the tag, a "
+            "comma between two images",
         )
     if len(repository) > _LONGEST_REPOSITORY:
         raise Malformed(
@@ -235,5 +235,5 @@ def _bad_tag(tag: str, text: str) -> Malformed:
         )
     return Malformed(
         f"{shortened(text)!r}: {shortened(tag)!r} is not a tag",
-        "a tag has up to 128 letters, digits, '_', '.' and '-', and does not begin with '.' or '-'",
+        "write up to 128 letters, digits, '_', '.' and '-', and begin with none of the last two",
     )

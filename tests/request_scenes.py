@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import fork_server
-from fakes.forge_server import ForgeServer, Pull
+from fakes.forge_server import ForgeServer, Pull, Request
 from forge_kinds import KINDS
 from runs import WEB, application, manifest, repository, start, target
 from support import Result, command, commit, git, image_update, show
@@ -158,3 +158,44 @@ def url_of(report: Any) -> str:
     """Return the URL of the only request."""
     (found,) = report["commits"]
     return str(found["pull_request"])
+
+
+def a_reviewers_week(scene: Scene) -> None:
+    """What failed is set by a replay. What a person changes or takes off stays so, until nothing waits any more."""
+    scene.flags = (*scene.flags, "--pull-request-reviewer", "ann")
+    refusal = scene.server.refusal("forbidden")
+
+    def refuse(request: Request) -> None:
+        if scene.server.pulls and request.method != "GET" and not scene.server.faults:
+            scene.server.fail(refusal, request.method)
+
+    scene.server.before = refuse
+    first = scene.call("run", "--image", f"{WEB}:1.1.0")
+    assert (first.code, verdict(first.json)) == (0, ("update", "admitted"))
+    assert first.stderr.startswith("warning: ")
+    (pull,) = scene.server.open
+    assert pull.reviewers == []
+    scene.server.before = lambda _request: None
+    tips = scene.tips()
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("unchanged", "same")
+    assert (len(pull.reviewers), scene.tips()) == (1, tips)
+    pull.reviewers.clear()
+    pull.title, pull.body = "Checked by Ann", f"- [x] read\n\n{pull.body.rstrip()}\n\nAsk Bob."
+    scene.server.seen.clear()
+    scene.event(f"{WEB}:1.1.0")
+    assert (len(scene.server.seen), scene.server.writes) == (3 if scene.kind.name == "azure" else 2, [])
+    scene.event(f"{WEB}:1.2.0")
+    assert (pull.title, pull.reviewers) == ("Checked by Ann", [])
+    assert pull.body.startswith("- [x] read\n\n")
+    assert pull.body.rstrip().endswith("Ask Bob.")
+    assert "`1.2.0`" in pull.body
+    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.2.0")})
+    head, before = scene.head, scene.text("main")
+    scene.event(f"{WEB}:1.2.0")
+    assert (pull.state, head in scene.server.branches) == ("closed", False)
+    assert "so Image Update closed this request" in pull.body
+    assert "Ask Bob." in pull.body
+    # Nobody has declined it.
+    commit(scene.repo, {target("a"): before.replace("1.2.0", "1.0.0")})
+    assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
+    assert [one.number for one in scene.server.open] != [pull.number]

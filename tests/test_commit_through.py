@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.forge_server import serving
 from fakes.github_commits_api import CommittingGitHub
-from request_scenes import Scene
+from request_scenes import Scene, a_reviewers_week
 from runs import WEB, repository, target
 from support import commit, git, needs, show
 
@@ -40,6 +40,10 @@ def test_a_pull_request_gets_each_build_and_stays_open(server: CommittingGitHub,
     assert git(scene.repo, "rev-parse", "main") not in tips[1:]  # it began there, and never came back
     (there,) = scene.event(f"{WEB}:1.2.0")["commits"]
     assert (there["through"], there["commit"]) == (None, git(scene.repo, "rev-parse", scene.head))
+
+
+def test_a_reviewers_week(server: CommittingGitHub, tmp_path: Path) -> None:
+    a_reviewers_week(scene_of(server, tmp_path, "--pull-request"))
 
 
 def test_by_a_github_app(server: CommittingGitHub, tmp_path: Path) -> None:

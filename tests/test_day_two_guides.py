@@ -74,30 +74,30 @@ def test_promote_from_staging_to_production(tmp_path: Path, server: ArgoCDServer
     assert [(one.code, "no Application fits" in one.stderr) for one in others] == [(3, False), (3, True)]
 
 
-def promotions(page: Path) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """The steps of the page's pipelines that promote: the host, the arguments and the variables."""
+def promotions(page: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The steps of the page's pipelines that promote: the host, and the parameters."""
     for one in maps([yaml.safe_load(block.code) for block in blocks(page.read_text()) if block.language == "yaml"]):
-        if "docker://" in str(one.get("uses")):
-            yield "github", shlex.split(one["with"]["args"]), one["env"]
-        elif "script" in one:
-            yield "gitlab", shlex.split(one["script"][0])[1:], one["variables"]
-        elif "image" in one and "args" in one:
-            env = {pair["name"]: pair["value"] for pair in one["env"]}
-            yield "tekton" if "name" in one else "argo", one["args"], env
+        listed = one.get("params") or one.get("parameters") or ()
+        given = {pair["name"]: pair["value"] for pair in listed} or one.get("with") or one.get("inputs") or {}
+        if given.get("command") == "promote":
+            yield next(host for key, host in HOSTS.items() if key in one), given
 
 
+HOSTS = {"uses": "github", "component": "gitlab", "taskRef": "tekton", "parameters": "argo"}
 PROMOTIONS = list(promotions(HOW_TO / "promote.md"))
 
 
 def test_every_host_promotes() -> None:
-    assert [host for host, _, _ in PROMOTIONS] == ["github", "gitlab", "tekton", "argo"]
+    assert [host for host, _ in PROMOTIONS] == ["github", "gitlab", "tekton", "argo"]
 
 
-@pytest.mark.parametrize(("host", "args", "given"), PROMOTIONS, ids=lambda one: one if isinstance(one, str) else "")
-def test_the_pipelines_propose_it(
-    host: str, args: list[str], given: dict[str, str], tmp_path: Path, server: ArgoCDServer
-) -> None:
-    del host
+@pytest.mark.parametrize(("host", "given"), PROMOTIONS, ids=lambda one: one if isinstance(one, str) else "")
+def test_the_pipelines_propose_it(host: str, given: dict[str, str], tmp_path: Path, server: ArgoCDServer) -> None:
+    secrets = [name for name in given if name.endswith("-token")]
+    assert bool(secrets) == (host == "github")
+    params = {
+        name: value for name, value in given.items() if name not in (*secrets, "command", "job-name", "argocd-server")
+    }
     with serving(GitHub()) as forge:
         scene = Scene(tmp_path, forge, names=("web-staging", "web-production"))
         apps = [versioned(app(name, scene.url)) for name in ("web-staging", "web-production")]
@@ -105,7 +105,7 @@ def test_the_pipelines_propose_it(
         for one in apps:
             server.add(good(one, git(scene.repo, "rev-parse", "main"))[-1])
         environ = {
-            **{name: TOKEN if name.endswith("TOKEN") else value for name, value in given.items()},
+            **{f"IMAGE_UPDATE_PARAMETER_{name.upper().replace('-', '_')}": value for name, value in params.items()},
             **environment(server, scene.repo),
             "IMAGE_UPDATE_ARGOCD_SERVER": server.address,
             "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN": "good-token",
@@ -115,7 +115,7 @@ def test_the_pipelines_propose_it(
             "IMAGE_UPDATE_REWRITE_URL": f"{scene.url}={scene.repo}",
             "IMAGE_UPDATE_GIT_CREDENTIALS_URL": "https://github.com/acme/",
         }
-        result = image_update(*args, env=environ)
+        result = image_update("promote", env=environ)
         assert result.code == 0, result.stderr
         assert "newTag: 1.0.0" in show(scene.repo, "main", target("web-production"))
         assert [pull.title for pull in forge.open] == [f"web-production: {WEB} 1.0.0 → 1.1.0"]

@@ -309,11 +309,11 @@ def test_parses_an_entry(text: str, alias: str, name: str, constraint: str, dige
         ("", "write [registry/]name:tag"),
         ("web=:1", "write [registry/]name:tag"),
         ("a:x/b", "write host:port/name:tag"),
-        ("a/b@", "a digest is written sha256:…"),
-        ("a/b@latest", "a digest is written sha256:…"),
+        ("a/b@", "write sha256:…"),
+        ("a/b@latest", "write sha256:…"),
         ("nginx redis", "a comma between two images"),
         ("nginx^1.0", "a colon comes before the tag"),
-        ("a=b=nginx:1", "a part has letters"),
+        ("a=b=nginx:1", "write letters and digits"),
     ],
 )
 def test_shows_the_fix_for_an_entry_that_cannot_be_read(text: str, hint: str) -> None:

@@ -141,7 +141,7 @@ def test_names_within_those_of_the_option(scene: Scene, words: list[str], shown:
     found = scene.status(*words, code=code)
     assert keys(found) == shown
     told = [(one["message"], one["hint"]) for one in found["errors"] if one["severity"] == "error"]
-    hint = "there is one, but --application, --namespace, --project or --selector leaves it out"
+    hint = "widen --application, --namespace, --project or --selector: there is one that it leaves out"
     assert told == ([("no Application is called 'a'", hint)] if code else [])
 
 

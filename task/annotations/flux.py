@@ -121,7 +121,7 @@ def _unknown_containers(annotations: Mapping[str, str], containers: tuple[Contai
         for prefix in (*(f"{prefix}tag." for prefix in PREFIXES), FILTER):
             name = key.removeprefix(prefix)
             if name != key and name not in known:
-                hint = f"images there: {', '.join(sorted(known)) or 'none'}"
+                hint = f"name one of the images there: {', '.join(sorted(known)) or 'none'}"
                 yield _warned(key, value, f"no image in spec.values is called {name!r}", hint)
 
 

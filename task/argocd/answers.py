@@ -22,7 +22,7 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
     where = f"Argo CD: {error.message}"
     if error.kind == "tls":
         return SourceAccessError(
-            where, hint="--argocd-ca-file names its CA; --argocd-plaintext is for a server without TLS"
+            where, hint="name its authority with --argocd-ca-file; for a server without TLS, give --argocd-plaintext"
         )
     if error.kind == "redirect":
         return SourceAccessError(where, hint="give the address that it redirects to: --argocd-server")

@@ -200,7 +200,7 @@ def _app(name: str, data: Mapping[str, str]) -> AppKey | None:
         return None
     missing = [field for field in fields if not data.get(field, "").strip()]
     if missing:
-        raise Malformed(f"secret {name} has no field {' and '.join(missing)}", "a GitHub App needs all three")
+        raise Malformed(f"secret {name} has no field {' and '.join(missing)}", "add it: a GitHub App needs all three")
     for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
         if not value.isascii() or not value.isdigit():
             raise Malformed(f"secret {name}: {field} is not a number", "see the App's settings on GitHub")

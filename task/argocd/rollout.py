@@ -180,7 +180,7 @@ def _running(view: View) -> Rollout | None:
 
 
 def _blocked() -> Rollout:
-    hint = "someone must sync it once the window allows, or the window opens later: argocd app sync"
+    hint = "sync it once the window allows (argocd app sync), or wait until the window opens"
     return Rollout("needs-sync", "a sync window keeps Argo CD from syncing", hint)
 
 

@@ -240,7 +240,7 @@ def _with_digest(name: str, digest: str) -> str:
 def _digest(value: Any, key: str) -> str:
     text = _string(value, key)
     if text and not _DIGEST.fullmatch(text):
-        raise Malformed(f"its {key} is not a digest", "a digest is sha256: and 64 digits 0-9a-f")
+        raise Malformed(f"its {key} is not a digest", "write sha256: and 64 digits 0-9a-f")
     return text
 
 

@@ -81,7 +81,8 @@ def request_event(environ: Mapping[str, str]) -> RequestEvent:
         return RequestEvent(repository, number)
     names = ", ".join(("GITHUB_REF", *(one.numbers[-1] for one in SYSTEMS)))
     raise UsageError(
-        "--comment: no variable of a CI system names a pull request", hint=f"one of these is read: {names}"
+        "--comment: no variable of a CI system names a pull request",
+        hint=f"run it in a job of a pull request, or set one of {names}",
     )
 
 

@@ -104,7 +104,7 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
     except TaskError as error:
         yield Finding("", "", "", "error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint, "")
         return
-    hint = "the first run, release or scan after it writes what waits"
+    hint = "wait for its end: the first run, release or scan after it writes what waits"
     frozen = {
         (one.application.key, one.application.origin, hold_text(one.freeze)): None
         for one in governed(subs, config, now)

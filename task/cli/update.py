@@ -295,6 +295,11 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
     given, back, hold, to = settings.hold, settings.rollback, None, ""
     if settings.command not in BY_HAND:
         return None
+    for name in SECRETS:
+        # A CI system puts the value of a variable into what a person types: GitLab does that for $NAME.
+        if (value := environ.get(name, "").strip()) and value in f"{given.reason} {given.by}":
+            hint = f"write it without the value of {name}: everybody who sees the commit would see it"
+            raise UsageError("--reason and --by must not have a secret in them", hint=hint)
     if settings.command == "hold" or (settings.command == "rollback" and back.hold):
         try:
             until = until_of(given.until, now)
@@ -314,7 +319,9 @@ def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     git, given = settings.commit, settings.event.source_commit
     for key, _ in git.trailer:
         if not TRAILER_KEY.fullmatch(key):
-            raise UsageError(f"--trailer: {key!r} is not a key", hint="letters, digits and dashes only: Ticket=ABC-1")
+            raise UsageError(
+                f"--trailer: {key!r} is not a key", hint="use letters, digits and dashes only: Ticket=ABC-1"
+            )
     if given and given != origin.commit.lower():
         origin = Origin(run=origin.run)
     commit = given or origin.commit

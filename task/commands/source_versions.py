@@ -113,7 +113,7 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     matched = asks_to_promote(pairs, known, promotion)
     wrong = any(one.severity == "error" for one in problems)
     if pairs and not (wrong or matched.asks or matched.decisions or matched.unusable):
-        hint = "both sides have to track the same image; or name an alias that both have: --alias ALIAS"
+        hint = "let both sides track the same image, or name an alias that both have: --alias ALIAS"
         message = "no target tracks an image of its source"
         problems.append(untracked_problem(message, hint, required=job.require_match))
     matched = replace(matched, problems=(*problems, *matched.problems))

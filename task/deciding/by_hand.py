@@ -189,8 +189,8 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
         raise UsageError(
             f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
             f"{situation.in_git.file} do not have it either",
-            hint=f"{f'did you mean {near}? ' if near else ''}--alias ALIAS means one image only; "
-            "--unknown-tag goes back to it all the same",
+            hint=f"{f'did you mean {near}? ' if near else ''}name one image with --alias ALIAS, "
+            "or go back to the tag all the same with --unknown-tag",
         )
     return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), ""
 

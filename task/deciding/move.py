@@ -86,4 +86,6 @@ def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] |
         build=build,
         promoted_from=one.source,
         proof=str(one.proof or ""),
+        why=one.because,
+        file=one.current.file,
     )

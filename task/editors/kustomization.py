@@ -149,7 +149,7 @@ def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
     if document is None or images is None or images.null:
         return []
     if images.kind != "sequence":
-        raise TargetError("images is not a list", hint="kustomize expects a list of {name, newTag}", subject=path)
+        raise TargetError("images is not a list", hint="write a list of {name, newTag}", subject=path)
     wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     mine = []
     for entry in images.children:

@@ -210,7 +210,8 @@ class BitbucketCloud:
             if not path:
                 return
             if origin(path) != origin(self._client.reach.place.api):
-                raise ForgeError(f"{self._host} names a next page on {origin(path)}: could not {what}")
+                message = f"{self._host} names a next page on {origin(path)}: could not {what}"
+                raise ForgeError(message, hint="check that it is the Git host that --forge or the URL names")
 
     def _read(self, number: str) -> Any:
         return self._client.json("GET", f"{self._base}/pullrequests/{path_part(number)}", f"read pull request {number}")

@@ -88,7 +88,9 @@ class Forges:
         make = FORGES[place.forge].deployments
         if make is None:
             names = ", ".join(one.name for one in FORGES.values() if one.deployments)
-            raise ForgeError(f"no deployments are shown on {place.host}", hint=f"they are on these: {names}")
+            raise ForgeError(
+                f"no deployments are shown on {place.host}", hint=f"leave out --deployments; these show them: {names}"
+            )
         api = make(self._reach(place, self._tokens.of_the_job(place, "a deployment")))
         self._others.append(api)
         return RepositoryDeployments(api, place)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
 from json import dumps
 from typing import Literal
 
@@ -30,17 +29,24 @@ from task.forges.marks import (
 )
 from task.forges.proposed_builds import Builds, build_key, packed, unpacked
 from task.model import Proposed, Written
-from task.output.markdown import Row, code, link
+from task.output.markdown import Row, code, folded, link
 from task.output.markdown import builds as table_of
 from task.templates.change import Change
-from task.templates.commit_message import AppChanges, distinct
+from task.templates.commit_message import AppChanges
 from task.templates.trailers import one_line
+from task.text import counted
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
 # Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
 LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbucket-server": 32_768, "azure": 4_000}
 LONGEST = 65_536
-MOST_SOURCES = 5  # that are named as where versions were promoted from
+LIFE = """\
+- **you merge it**: the changes go to the base branch, and Argo CD deploys them.
+- **you close it**: all builds in the table are declined. The same and older builds are skipped, and a newer one opens
+  another request. The hold of a rollback ends.
+- **you push to it**: your commit stays. Later builds are committed on top of it.
+- **you change its title, labels or people, or write before or after this text**: that stays.
+- **a newer build arrives**: it takes the place of the older one."""
 BUILDS, DECLINED = "image-update-builds", "image-update-declined"
 ROOM_FOR_LATER = 300  # for the marks of the title, and of what is set on the request
 ROOM = {BUILDS: 4, DECLINED: 8}  # the part of a body that these may take: one fourth, one eighth
@@ -72,6 +78,7 @@ class Content:
     commit: str = ""  # the head commit that this describes; "" is unknown
     held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
     declined: Builds = field(default_factory=dict)
+    base: str = ""  # the branch that the request is for
 
 
 def title(message: str) -> str:
@@ -119,12 +126,12 @@ def message_parts(message: str) -> tuple[str, str]:
 
 
 def body(content: Content, forge: str = "") -> str:
-    """Return Markdown within the forge's limit: a table of changes, links, the author's text, and the marks.
+    """Return Markdown within the forge's limit: how many changes, each of them, the author's text, links, and marks.
 
     Parts that are too long are cut, with a sign of it. The marks are always whole, at the end.
     """
-    longest = LONGEST_BODY.get(forge, LONGEST)
-    shape = HIDDEN_WITHOUT_HTML if forge in WITHOUT_HTML else HIDDEN
+    longest, html = LONGEST_BODY.get(forge, LONGEST), forge not in WITHOUT_HTML
+    shape = HIDDEN if html else HIDDEN_WITHOUT_HTML
     named = (
         (MARK, marker(content.apps, content.held)),
         (DESCRIBED, content.commit),
@@ -133,19 +140,21 @@ def body(content: Content, forge: str = "") -> str:
     )
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
     marks = "\n".join([*(shape.format(*one) for one in named if one[1]), end])
+    rows = _rows(content.apps)
     said = (
-        ("Built from", content.links.source, ""),
+        ("Built from", "" if any(row.source for row in rows) else content.links.source, ""),
         ("by", content.links.run, ""),
         ("Changes:", content.links.compare, "compare"),
     )
-    sources = dict.fromkeys(change.promoted_from for app in content.apps for change in app.changes)
-    named_sources = [code(one) for one in islice(filter(None, sources), MOST_SOURCES)]
-    promoted = [f"Promoted from {', '.join(named_sources)}"] if named_sources else []
-    links = " · ".join((*promoted, *(f"{word} {link(url, name)}" for word, url, name in said if url)))
-    fixed = len(begin) + len(marks) + len(links) + ROOM_FOR_LATER
-    table = table_of(rows, longest - fixed) if (rows := _rows(content.apps)) else ""
-    text = _fenced(content.text, longest - fixed - len(table) - 2)
-    return "\n\n".join(part for part in (begin, table, text, links, marks) if part) + "\n"
+    links = " · ".join(f"{word} {link(url, name)}" for word, url, name in said if url)
+    numbers = f"### Image Update: {counted(len(rows), 'change')} for {code(content.base)}" if rows else ""
+    left = longest - sum(map(len, (begin, numbers, links, marks))) - ROOM_FOR_LATER
+    table = table_of(rows, left) if rows else ""
+    text = _fenced(content.text, left - len(table) - 2)
+    life = folded("What happens if …", LIFE, html=html)
+    if len(table) + len(text) + len(life) + 4 > left:
+        life = ""
+    return "\n\n".join(part for part in (begin, numbers, table, text, links, life, marks) if part) + "\n"
 
 
 def closed_body(found: Proposed, because: str) -> str:
@@ -211,17 +220,22 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
 
 
 def _rows(apps: Sequence[AppChanges]) -> list[Row]:
-    return [
-        Row(
-            "",
-            f"{app.namespace}/{app.name}" if app.namespace else app.name,
-            change.image.name,
-            "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)",
-            "@".join(filter(None, _version(change))),
-        )
-        for app in apps
-        for change in distinct([app])
-    ]
+    """Return a row for each change of each Application. What one change writes to several files is one row."""
+    rows: dict[tuple[str, ...], Row] = {}
+    for app in apps:
+        name = f"{app.namespace}/{app.name}" if app.namespace else app.name
+        for one in app.changes:
+            old = "@".join(filter(None, (one.old_tag, one.old_digest))) or "(none)"
+            new, build = "@".join(filter(None, _version(one))), one.build
+            why = f"{one.why}, promoted from {one.promoted_from}" if one.promoted_from else one.why
+            at_home = build.commit and build.repository.startswith(("https://", "http://"))
+            source = link(f"{build.repository}/commit/{build.commit}") if at_home else code(build.commit[:12])
+            known = rows.get((name, one.image.name, old, new))
+            files = dict.fromkeys(filter(None, (known.file if known else "", one.file)))
+            rows[name, one.image.name, old, new] = Row(
+                "", name, one.image.name, old, new, why, source, ", ".join(files)
+            )
+    return list(rows.values())
 
 
 def _version(change: Change) -> tuple[str, str]:

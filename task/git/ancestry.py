@@ -188,7 +188,8 @@ class _Source:
         path = f"{self._folder.path}/shallow"
         try:
             if os.path.getsize(path) > self._git.bounds.messages:
-                raise UnreachableError(f"the Git server sends too much: {self._git.bounds.too_many_messages}")
+                message = f"the Git server sends too much: {self._git.bounds.too_many_messages}"
+                raise UnreachableError(message, hint="give --sequence, so that no commits need to be compared")
             with open(path, encoding="ascii") as file:
                 return frozenset(file.read().split())
         except FileNotFoundError:

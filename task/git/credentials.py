@@ -140,7 +140,7 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
     if not given.github_app_installation_id.isdigit():
         raise UsageError(
             "--github-app-installation-id: not a number",
-            hint="it is the last part of the URL of the App's installation",
+            hint="give the last part of the URL of the App's installation",
         )
     server = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")

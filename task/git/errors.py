@@ -359,7 +359,7 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
         return UnreachableError(f"the Git server failed: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
     if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
         return failure(f"{reason}\n{stderr}", subject)
-    hint = "the server's message says why"
+    hint = "correct what the server's message names"
     if _says(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
             "let this user push to the head branch, or name another one: annotation git-branch with base:head"

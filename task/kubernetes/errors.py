@@ -46,7 +46,7 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
     if status == 401:
         return SourceAccessError(
             f"the Kubernetes API at {origin(answer.url)} does not accept {who} (401){words}",
-            hint="its token or certificate is wrong or has expired: kubectl auth whoami",
+            hint="renew its token or certificate, and check it: kubectl auth whoami",
         )
     if status == 403:
         return ForbiddenError(f"{who} may not {act}{words}", hint=act.rule)
@@ -54,7 +54,9 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
         return SourceDownError(f"the Kubernetes API cannot {act} now ({status}){words}", hint=_AGAIN)
     if status == 404:
         if act.group != "argoproj.io" or act.name:
-            return AbsentError(f"there is nothing to {act}", hint="it may have been deleted meanwhile")
+            return AbsentError(
+                f"there is nothing to {act}", hint="check the name, and whether it was deleted meanwhile"
+            )
         return SourceAccessError(
             f"Argo CD is not installed here: {origin(answer.url)} does not have {act.resource}.{act.group}",
             hint="check which cluster the kubeconfig names: kubectl config current-context",
@@ -72,7 +74,9 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
     if error.kind == "tls":
         return SourceAccessError(error.message, hint="give the cluster's certificate authority in the kubeconfig")
     if error.kind == "large":
-        return SourceAccessError(f"{error.message} to {act}", hint="no Kubernetes API does: check the server's address")
+        return SourceAccessError(
+            f"{error.message} to {act}", hint="check the server's address: no Kubernetes API does this"
+        )
     if error.kind == "redirect":
         return SourceAccessError(error.message, hint="check the server's address in the kubeconfig")
     return SourceDownError(f"cannot {act}: {error.message}", hint=_AGAIN)

@@ -154,7 +154,7 @@ def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job
         title=title(subject)
         if own and not prepared.asked
         else headline(prepared.command, prepared.asked or subject, prepared.apps, prepared.rollbacks),
-        body=body(Content(apps, "\n\n".join(words), links, commit, prepared.hold_changes, refused), kind),
+        body=body(Content(apps, "\n\n".join(words), links, commit, prepared.hold_changes, refused, where.base), kind),
         labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
         reviewers=wanted.reviewers or wishes.reviewers or (),
         assignees=wanted.assignees or wishes.assignees or (),

@@ -27,23 +27,32 @@ class Row(NamedTuple):
     old: str
     new: str  # "" where nothing changes
     why: str = ""
+    source: str = ""  # Markdown: where it was built
+    file: str = ""  # that is written
+
+
+ALWAYS = ("Application", "Image", "Version")  # columns; any other is there only if a line has something for it
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
-    """Return a table of builds with as many lines as fit into `room` characters, and how many more there are.
-
-    The columns for decisions and reasons are there only if a line has one.
-    """
-    decided, reasoned = any(row.decision for row in rows), any(row.why for row in rows)
-    head = ["Decision"] * decided + ["Application", "Image", "Version"] + ["Why"] * reasoned
+    """Return a table of builds with as many lines as fit into `room` characters, and how many more there are."""
+    cells = [
+        {
+            "Decision": row.decision,
+            "Application": code(row.application),
+            "Image": code(row.image),
+            "Version": " → ".join(code(text) for text in (row.old, row.new) if text),
+            "Why": code(row.why),
+            "Built from": row.source,
+            "File": code(row.file),
+        }
+        for row in rows
+    ]
+    head = [name for name in cells[0] if name in ALWAYS or any(one[name] for one in cells)]
     lines = [_line(head), _line(["---"] * len(head))]
     left = room - sum(map(len, lines)) - 60
-    for row in rows:
-        version = " → ".join(code(text) for text in (row.old, row.new) if text)
-        cells = (
-            [row.decision] * decided + [code(row.application), code(row.image), version] + [code(row.why)] * reasoned
-        )
-        line = _line(cells)
+    for one in cells:
+        line = _line([one[name] for name in head])
         left -= len(line) + 1
         if left < 0:
             break

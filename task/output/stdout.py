@@ -37,7 +37,7 @@ def say(text: str, *, commands: bool = False) -> None:
 def unwritable(error: OSError) -> UsageError:
     """Return the error for an unwritable stdout."""
     return UsageError(
-        f"cannot write to stdout: {error.strerror}", hint="what was pushed stays; send stdout somewhere that has room"
+        f"cannot write to stdout: {error.strerror}", hint="send stdout somewhere that has room; what was pushed stays"
     )
 
 

@@ -181,7 +181,7 @@ def unknown_names(
         message = f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
         hint = "name an Application that --applications contains and that has Image Updater's annotations"
         if any(considered(app, Narrow((name,))) for app in outside):
-            hint = f"there is one, but {narrowing} leaves it out"
+            hint = f"widen {narrowing}: there is one that it leaves out"
         elif near := [] if wild else _alike(name, (*here, *outside)):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
         found.append(

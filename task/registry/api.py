@@ -188,7 +188,7 @@ class RegistryApi:
         realm = challenge.parameters.get("realm", "")
         theirs = split(realm).host.strip("[]")
         if login and not self._trusts(challenge, login):
-            hint = "a registry's login goes to its own host, over https"
+            hint = "check the registry's address: a login goes to its own host only, over https"
             if self._encrypted_enough(realm):
                 hint += (
                     f"; if this is its token server, name it: --registry-credentials-for {theirs[:200]}, or an entry "

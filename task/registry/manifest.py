@@ -98,7 +98,7 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
         return (Member(manifest.digest, "", text(mapping(config).get("digest")), instant(created)),)
     entries = data.get("manifests")
     if not isinstance(entries, list):
-        raise RegistryError("the registry's index is invalid: it has no list of manifests")
+        raise RegistryError("the registry's index is invalid: it has no list of manifests", hint="push the image again")
     return tuple(Member(entry["digest"], _platform(entry.get("platform"))) for entry in entries if _is_image(entry))
 
 

@@ -60,7 +60,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     unique += ["default: true" for registry in registries if registry.default]
     for setting in unique:
         if unique.count(setting) > 1:
-            raise Malformed(f"two registries have {setting}", "each may appear once")
+            raise Malformed(f"two registries have {setting}", "keep one of them")
     return registries
 
 
@@ -176,7 +176,7 @@ _READ: Mapping[str, Callable[[str], Any]] = {
 def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
     for key in data:
         if key not in known:
-            raise Malformed(f"{what}: unknown key {str(key)[:50]!r}", f"known are {', '.join(known)}")
+            raise Malformed(f"{what}: unknown key {str(key)[:50]!r}", f"use one of {', '.join(known)}")
 
 
 def _scalar(event: Any) -> Any:

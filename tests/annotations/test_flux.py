@@ -309,7 +309,11 @@ def test_each_image_has_its_own_filter() -> None:
 
 def test_a_filter_for_no_image_is_told() -> None:
     (flaw,) = subscribed(IMAGE, {**ON, "fluxcd.io/tag.web": "semver:~1"}).flaws
-    assert (flaw.key, flaw.severity, flaw.hint) == ("fluxcd.io/tag.web", "warning", "images there: chart-image")
+    assert (flaw.key, flaw.severity, flaw.hint) == (
+        "fluxcd.io/tag.web",
+        "warning",
+        "name one of the images there: chart-image",
+    )
 
 
 def test_without_a_repository_every_image_is_an_error() -> None:

@@ -1,7 +1,8 @@
 """Gitea's API v1, as far as pull requests need it. Compared with a real Gitea 1.26.0 on 2026-11-22.
 
 tests/data/recorded/gitea-1.26 has the answers of the real one, and tests/forges/test_gitea_recorded.py puts this one
-into the same situations. Two things are only from Gitea's source: the timeline, and that DELETE cancels an auto-merge.
+into the same situations. That DELETE cancels an auto-merge was seen with the real one, too (tests/real); only the
+timeline is from Gitea's source.
 """
 
 import base64

@@ -126,7 +126,7 @@ def test_a_forge_that_shows_no_deployments_is_told(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
     with pytest.raises(ForgeError, match=r"no deployments are shown on 127\.0\.0\.1") as caught:
         opened.deployments(f"{server.url}/acme/deploy")
-    assert caught.value.hint == "they are on these: gitlab, github"
+    assert caught.value.hint == "leave out --deployments; these show them: gitlab, github"
 
 
 def test_a_comment_is_put_where_its_page_says_or_the_repository_is(server: Version) -> None:

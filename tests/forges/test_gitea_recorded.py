@@ -302,7 +302,7 @@ PUSHES: dict[str, tuple[type[TaskError] | type[Outpaced] | None, str]] = {
     "push-archived": (RepositoryError, "read and write"),
     "push-token-wrong": (CredentialsError, "token"),
     "push-token-read-only": (RepositoryError, "read and write"),
-    "push-no-permission": (RepositoryError, "message says why"),
+    "push-no-permission": (RepositoryError, "what the server's message names"),
     "push-no-permission-private": (RepositoryError, "read and write"),
     "push-renamed": (None, ""),
     "push-moved": (Outpaced, ""),

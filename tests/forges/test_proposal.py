@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from task.forges.marks import ABOUT, ANY, BEGIN, END, described
 from task.forges.proposal import (
+    LIFE,
     LONGEST_BODY,
     LONGEST_TITLE,
     Content,
@@ -44,41 +45,63 @@ def app(*changes: Change, name: str = "web", namespace: str = "argocd") -> AppCh
     return AppChanges(namespace, name, changes or (change(),))
 
 
+FOLDED = f"<details><summary>What happens if …</summary>\n\n{LIFE}\n\n</details>"
+
+
 def test_body() -> None:
     links = Links(
         f"https://github.com/acme/api/commit/{COMMIT}",
         "https://github.com/acme/api/actions/runs/42",
         "https://github.com/acme/deploy/compare/main...image-update/web-12345678",
     )
-    text = body(Content([app()], "", links, COMMIT), "github")
-    assert text == (
+    build = Build(7, "ci", COMMIT, "https://github.com/acme/api")
+    by_rule = change(why="semver ^1 admits it", file="apps/web/kustomization.yaml", build=build)
+    waiting = change("2.0.0", "1.9.0", why="rolled back from 1.9.0", file="apps/ui/values.yaml")
+    apps = [app(by_rule), app(waiting, replace(waiting, file="apps/ui/more.yaml"), name="ui")]
+    assert body(Content(apps, "", links, COMMIT, base="main"), "github") == (
         f"<!-- image-update-begin: {ABOUT[BEGIN]} -->\n\n"
-        "| Application | Image | Version |\n"
-        "| --- | --- | --- |\n"
-        "| `argocd/web` | `ghcr.io/acme/api` | `1.4.2` → `1.4.3` |\n"
+        "### Image Update: 2 changes for `main`\n\n"
+        "| Application | Image | Version | Why | Built from | File |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| `argocd/web` | `ghcr.io/acme/api` | `1.4.2` → `1.4.3` | `semver ^1 admits it`"
+        f" | [`commit/{COMMIT[:12]}`](https://github.com/acme/api/commit/{COMMIT}) | `apps/web/kustomization.yaml` |\n"
+        "| `argocd/ui` | `ghcr.io/acme/api` | `1.9.0` → `2.0.0` | `rolled back from 1.9.0`"
+        " |  | `apps/ui/values.yaml, apps/ui/more.yaml` |\n"
         "\n"
-        f"Built from [`commit/{COMMIT[:12]}`](https://github.com/acme/api/commit/{COMMIT})"
-        " · by [`runs/42`](https://github.com/acme/api/actions/runs/42)"
-        " · Changes: [`compare`]"
+        "by [`runs/42`](https://github.com/acme/api/actions/runs/42) · Changes: [`compare`]"
         "(https://github.com/acme/deploy/compare/main...image-update/web-12345678)\n"
         "\n"
-        f"<!-- image-update: {marker([app()])} -->\n"
+        f"{FOLDED}\n"
+        "\n"
+        f"<!-- image-update: {marker(apps)} -->\n"
         f"<!-- image-update-commit: {COMMIT} -->\n"
-        f"<!-- image-update-builds: {packed(builds([app()]), 1000)} -->\n"
+        f"<!-- image-update-builds: {packed(builds(apps), 1000)} -->\n"
         f"<!-- image-update-end: {ABOUT[END]} -->\n"
     )
 
 
-def test_a_promotion_names_its_sources() -> None:
-    promoted = [app(change(promoted_from=f"argocd/{one}"), name=one) for one in ("web", "api")]
-    text = body(Content(promoted, links=Links(run="https://ci.example/1")), "gitlab")
-    assert "\n\nPromoted from `argocd/web`, `argocd/api` · by [" in text
+def test_where_it_was_built_is_said_once() -> None:
+    """For builds that say nothing of it, the request says what the job knows."""
+    text = body(Content([app()], links=Links(COMMIT, "https://ci.example.com/runs/1")), "gitlab")
+    assert f"\n\nBuilt from `{COMMIT}` · by [`runs/1`](https://ci.example.com/runs/1)\n" in text
+
+
+def test_a_promotion_names_its_source() -> None:
+    promoted = [app(change(promoted_from=f"argocd/{one}", why="semver admits it"), name=one) for one in ("web", "api")]
+    text = body(Content(promoted), "gitlab")
+    assert text.count("| `semver admits it, promoted from argocd/web` |") == 1
+    assert text.count("| `semver admits it, promoted from argocd/api` |") == 1
+
+
+def test_how_a_request_lives_is_no_html_where_that_is_shown() -> None:
+    assert f"\n\n**What happens if …**\n\n{LIFE}\n\n" in body(Content([app()]), "bitbucket")
 
 
 def test_nothing_known_leaves_nothing_empty() -> None:
     text = body(Content([app(change(old=""))]))
     assert "| `argocd/web` | `ghcr.io/acme/api` | `(none)` → `1.4.3` |" in text
     assert "Built from" not in text
+    assert "Why" not in text
     assert "\n\n\n" not in text
 
 
@@ -159,7 +182,7 @@ def outside_code(text: str) -> str:
     """What a forge's Markdown reads: no blocks and spans of code, no comments of ours."""
     text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"`[^`\n]*`", "CODE", text)
-    return ANY.sub("", text)
+    return ANY.sub("", text).replace(FOLDED, "").replace("\n### Image Update: ", "")
 
 
 @pytest.mark.parametrize("text", HOSTILE)

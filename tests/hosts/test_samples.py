@@ -93,7 +93,7 @@ def test_tekton_samples_use_what_is_declared(path: Path) -> None:
         assert names(given) <= names(spec["params"])
         assert names(one.get("workspaces", ())) <= names(spec["workspaces"])
         assert "applications" in names(given)
-        assert names(given) & {"image", "images-from"}
+        assert names(given) & {"image", "images-from", "names"}
         assert all(isinstance(given["value"], str) for given in one.get("params", ()))
     for one in uses(path, "ref"):
         assert names(one["params"]) <= names(STEP_ACTION["spec"]["params"])
@@ -127,7 +127,7 @@ def test_argo_samples_use_what_is_declared(path: Path) -> None:
         leaf = LEAVES[one["templateRef"]["template"]]
         values = {parameter["name"]: parameter["value"] for parameter in one["arguments"]["parameters"]}
         assert set(values) <= names(leaf["inputs"]["parameters"])
-        assert values.get("command", "run") in commands()
+        assert values.get("command", "run") in (*commands(), "{{workflow.parameters.command}}")
     for one in uses(path, "workflowTemplateRef"):
         found.append(one)
         given = names(one["arguments"]["parameters"])

@@ -183,7 +183,7 @@ HERE = (app("web"), app("shop", "team"))
         ("argocd/wep", "error", "did you mean argocd/web?"),
         ("argocd/shop", "error", "did you mean team/shop?"),
         ("nothing-like-it", "error", "name an Application that --applications contains"),
-        ("far", "error", "--namespace, --project or --selector leaves it out"),
+        ("far", "error", "widen --namespace, --project or --selector: there is one"),
         ("fra", "error", "did you mean far?"),
         ("x*", "warning", "name an Application that --applications contains"),
     ],

@@ -8,9 +8,9 @@ import pytest
 from fakes.forge_server import Request, serving
 from fakes.gitea_api import OWNER, REPO, Gitea
 from forge_kinds import KINDS
-from request_scenes import TOKEN, Scene, url_of, verdict
-from runs import WEB, application, manifest, target
-from support import commit, git, image_update
+from request_scenes import TOKEN, Scene, a_reviewers_week, url_of, verdict
+from runs import WEB, application, manifest
+from support import git, image_update
 
 
 @pytest.fixture
@@ -51,47 +51,6 @@ def story(scene: Scene) -> None:
     (pull,) = scene.server.open
     assert pull.number != merged.number
     assert scene.on_top() == 1
-
-
-def a_reviewers_week(scene: Scene) -> None:
-    """What failed is set by a replay. What a person changes or takes off stays so, until nothing waits any more."""
-    scene.flags = ("--pull-request", "--pull-request-reviewer", "ann")
-    refusal = scene.server.refusal("forbidden")
-
-    def refuse(request: Request) -> None:
-        if scene.server.pulls and request.method != "GET" and not scene.server.faults:
-            scene.server.fail(refusal, request.method)
-
-    scene.server.before = refuse
-    first = scene.call("run", "--image", f"{WEB}:1.1.0")
-    assert (first.code, verdict(first.json)) == (0, ("update", "admitted"))
-    assert first.stderr.startswith("warning: ")
-    (pull,) = scene.server.open
-    assert pull.reviewers == []
-    scene.server.before = lambda _request: None
-    tips = scene.tips()
-    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("unchanged", "same")
-    assert (len(pull.reviewers), scene.tips()) == (1, tips)
-    pull.reviewers.clear()
-    pull.title, pull.body = "Checked by Ann", f"- [x] read\n\n{pull.body.rstrip()}\n\nAsk Bob."
-    scene.server.seen.clear()
-    scene.event(f"{WEB}:1.1.0")
-    assert (len(scene.server.seen), scene.server.writes) == (3 if scene.kind.name == "azure" else 2, [])
-    scene.event(f"{WEB}:1.2.0")
-    assert (pull.title, pull.reviewers) == ("Checked by Ann", [])
-    assert pull.body.startswith("- [x] read\n\n")
-    assert pull.body.rstrip().endswith("Ask Bob.")
-    assert "`1.2.0`" in pull.body
-    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.2.0")})
-    head, before = scene.head, scene.text("main")
-    scene.event(f"{WEB}:1.2.0")
-    assert (pull.state, head in scene.server.branches) == ("closed", False)
-    assert "so Image Update closed this request" in pull.body
-    assert "Ask Bob." in pull.body
-    # Nobody has declined it.
-    commit(scene.repo, {target("a"): before.replace("1.2.0", "1.0.0")})
-    assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
-    assert [one.number for one in scene.server.open] != [pull.number]
 
 
 def closed(scene: Scene) -> None:

@@ -64,11 +64,11 @@ class Project:
         git(self.folder, "add", "--", ".github", "action", "applications.json")
         git(self.folder, "commit", "--quiet", "--message=Start")
 
-    def run(self) -> "subprocess.CompletedProcess[str]":
+    def run(self, *event: str) -> "subprocess.CompletedProcess[str]":
         """The workflow; its jobs run in the action's image as well, which has git and a shell."""
         image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix("docker://")
         offline = ("--pull=false", "--action-offline-mode", "--container-daemon-socket=-", "--bind", "--network=host")
-        argv = [installed("bin/act"), "push", f"--platform=ubuntu-latest={image}", *offline]
+        argv = [installed("bin/act"), *(event or ("push",)), f"--platform=ubuntu-latest={image}", *offline]
         env = {**os.environ, "DOCKER_HOST": self.docker}
         return subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=200, check=False)
 
@@ -120,3 +120,43 @@ def test_a_step_that_fails_stops_the_job(docker: str, tmp_path: Path) -> None:
     assert ran.returncode != 0
     assert "no Application tracks ghcr.io/acme/other" in ran.stdout
     assert not (project.folder / "passed").exists()
+
+
+def test_each_command_by_hand(docker: str, tmp_path: Path) -> None:
+    """The ready file for a person's click, with what people type in the form."""
+    project = Project(tmp_path, docker, image="ghcr.io/acme/web:1.1.0")
+    other = repository(project.folder, "other", name="other.git")
+    apps = (application("web", f"{PLACE}repo.git"), application("other", f"{PLACE}{other.name}"))
+    manifest(project.folder, *apps)
+    assert project.run().returncode == 0
+    text = (ROOT / "examples/github/by-hand.yml").read_text()
+    (used,) = (line for line in text.splitlines() if "uses: argocd-image-update/image-update@" in line)
+    (read,) = (line for line in text.splitlines() if "applications: " in line)
+    text = text.replace(used, "        uses: ./action").replace(read, "          applications: applications.json")
+    workflow = yaml.safe_load(text)
+    workflow["on"] = workflow.pop(True)  # YAML 1.1 takes the word for a truth value
+    rewrite = PLACE + "=${{ github.workspace }}/"
+    workflow["env"] = {  # for the whole pipeline
+        "IMAGE_UPDATE_ALLOW_PROTOCOL": "file", "IMAGE_UPDATE_REWRITE_URL": rewrite,
+        "IMAGE_UPDATE_REGISTRY_CHECK": "never", "IMAGE_UPDATE_REQUIRE_MATCH": "true",
+    }  # fmt: skip
+    (project.folder / ".github/workflows/update.yml").write_text(yaml.safe_dump(workflow))
+    words = "--no-hold; $(touch x) `id` 'a' \"b\" \\"
+    for command, given in (
+        ("rollback", {"names": "argocd/web", "to": "previous", "reason": words}),
+        ("hold", {"names": "web", "alias": "web", "reason": words, "until": "3d"}),
+        ("release", {"names": "web", "discard": "true"}),
+        ("promote", {"from": "web", "to": "other"}),
+    ):
+        (project.folder / "event.json").write_text(json.dumps({"inputs": {"command": command, **given}}))
+        ran = project.run("workflow_dispatch", "--eventpath=event.json", "--actor=ann")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert "newTag: 1.0.0" in show(project.repo, "main", target("web"))
+        if "reason" in given:
+            message = git(project.repo, "log", "-1", "--format=%B", "main").replace("\n", " ")
+            assert (words in message, "by ann" in message) == (True, True), message
+    (project.folder / "event.json").write_text(
+        json.dumps({"inputs": {"command": "hold", "names": "web", "reason": "x", "to": "previous"}})
+    )
+    ran = project.run("workflow_dispatch", "--eventpath=event.json")
+    assert (bool(ran.returncode), "to: hold takes no such parameter" in ran.stdout) == (True, True), ran.stdout

@@ -1,11 +1,14 @@
 """Whole runs on a real Gitea: pushes, protected branches, and the life of a pull request."""
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
-from real.gitea_server import GiteaServer, gitea_server
+import requests
+from real.gitea_server import PASSWORD, GiteaServer, gitea_server
 from runs import KUSTOMIZATION, WEB, application, manifest, start, target, wait_until
 from support import Result, bare_repo, git, image_update, show
 
@@ -126,6 +129,61 @@ def test_a_request_gets_newer_builds(scene: Scene) -> None:
     scene.person("POST", f"pulls/{pull['number']}/merge", {"Do": "merge"})
     assert "newTag: 1.2.0" in scene.main()
     assert scene.proposed("1.2.0").json["status"] == "unchanged"
+
+
+def test_what_failed_is_set_later_and_what_a_person_changes_stays(scene: Scene, gitea: GiteaServer) -> None:
+    wanted = ("--pull-request-label", "deploy", "--pull-request-reviewer", "person")
+    path, name = scene.apps.parent / "token", {"name": scene.name, "scopes": ["write:repository"]}
+    made = requests.post(f"{gitea.url}/api/v1/users/ci/tokens", json=name, auth=("ci", PASSWORD), timeout=30)
+    path.write_text(made.json()["sha1"])
+    first = scene.proposed("1.1.0", *wanted, "--forge-token-file", str(path))
+    assert "write:issue" in first.stderr
+    (pull,) = scene.pulls()
+    assert pull["labels"] == []
+    assert scene.proposed("1.1.0", *wanted).json["status"] == "unchanged"
+    (pull,) = scene.pulls()
+    assert [one["name"] for one in pull["labels"]] == ["deploy"]
+    number = pull["number"]
+    mine = {"title": "Checked by a person", "body": f"- [x] read\n\n{pull['body'].rstrip()}\n\nAsk ops."}
+    scene.person("PATCH", f"pulls/{number}", mine)
+    scene.person("DELETE", f"issues/{number}/labels/{pull['labels'][0]['id']}")
+    scene.person("DELETE", f"pulls/{number}/requested_reviewers", {"reviewers": ["person"]})
+    for version in ("1.1.0", "1.2.0"):
+        scene.proposed(version, *wanted)
+        (pull,) = scene.pulls()
+        assert (pull["title"], pull["labels"]) == ("Checked by a person", [])
+        assert not pull["requested_reviewers"]
+        assert f"→ `{version}`" in pull["body"]
+        assert pull["body"].startswith("- [x] read\n\n")
+        assert pull["body"].rstrip().endswith("Ask ops.")
+
+
+def test_auto_merge_that_a_person_cancels_stays_off(scene: Scene) -> None:
+    rule = {"rule_name": "main", "enable_push": False, "required_approvals": 1}
+    scene.person("POST", "branch_protections", rule)
+    scene.proposed("1.1.0", "--auto-merge")
+    assert "set again" in scene.proposed("1.2.0", "--auto-merge").stderr
+    (pull,) = scene.pulls()
+    scene.person("DELETE", f"pulls/{pull['number']}/merge")
+    assert "set again" not in scene.proposed("1.3.0", "--auto-merge").stderr
+    scene.person("POST", f"pulls/{pull['number']}/reviews", {"event": "APPROVED", "body": "fine"})
+    sleep(3)  # longer than Gitea takes to merge what is scheduled
+    assert [one["number"] for one in scene.pulls()] == [pull["number"]]
+
+
+def test_a_request_on_which_nothing_waits_is_closed(scene: Scene) -> None:
+    scene.proposed("1.1.0")
+    (pull,) = scene.pulls()
+    there = scene.person("GET", f"contents/{target('web')}")
+    text = b64encode(scene.main().replace("1.0.0", "1.1.0").encode()).decode()
+    change = {"content": text, "sha": there["sha"], "branch": "main", "message": "By hand"}
+    scene.person("PUT", f"contents/{target('web')}", change)
+    assert scene.proposed("1.1.0").json["status"] == "unchanged"
+    assert scene.pulls() == []
+    assert "so Image Update closed this request" in scene.person("GET", f"pulls/{pull['number']}")["body"]
+    assert [one["name"] for one in scene.person("GET", "branches")] == ["main"]
+    scene.proposed("1.2.0")
+    assert "newTag: 1.2.0" in scene.head()
 
 
 def test_a_base_that_moves(scene: Scene) -> None:

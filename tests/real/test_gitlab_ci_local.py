@@ -14,6 +14,8 @@ from real.programs import installed
 from runs import application, manifest, repository, target
 from support import AUTHOR, ROOT, git, needs, show
 
+from task import __version__
+
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gitlab")]
 NAMES = ("STATUS", "UPDATED", "COMMIT", "APPLICATIONS")
 AFTER = {"stage": "after", "script": [f'echo "{name}=$IMAGE_UPDATE_RESULT_{name}" >> {{passed}}' for name in NAMES]}
@@ -112,3 +114,59 @@ def test_inputs_that_are_wrong_start_nothing(tmp_path: Path, inputs: dict[str, s
     assert ran.returncode != 0
     assert said in ran.stdout + ran.stderr
     assert not project.passed.exists()
+
+
+@pytest.mark.usefixtures("author")
+def test_each_command_by_hand(tmp_path: Path) -> None:
+    """The ready file for a person's click, with what people type as variables."""
+    project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0")
+    other = repository(tmp_path, "other", name="other.git")
+    manifest(project.folder, application("web", project.repo), application("other", other))
+    assert project.run("image-update").returncode == 0
+    text = (ROOT / "examples/gitlab/by-hand.yml").read_text()
+    used = "component: $CI_SERVER_FQDN/argocd-image-update/image-update/image-update@" + __version__
+    assert text.count(used) == 4
+    text = text.replace(used, "local: templates/image-update.yml")
+    text = text.replace("$CI_PROJECT_URL.git//applications?ref=main", "applications.json")
+    (project.folder / ".gitlab-ci.yml").write_text(text)
+    git(project.folder, "add", "--all")
+    git(project.folder, "commit", "--quiet", "--message=By hand")
+    fixed = ("CI_PIPELINE_SOURCE=web", "IMAGE_UPDATE_ALLOW_PROTOCOL=file", "IMAGE_UPDATE_REGISTRY_CHECK=never")
+    words = "--no-hold; `id` 'a' \"b\" \\n::error::x"
+    for job, given, tag in (
+        ("roll back", {"NAMES": "argocd/web", "REASON": words}, "1.0.0"),
+        ("hold", {"NAMES": "web", "ALIAS": "web", "REASON": words, "UNTIL": "3d"}, "1.0.0"),
+        ("release", {"NAMES": "web", "DISCARD": "true"}, "1.0.0"),
+        ("promote", {"FROM": "web", "TO": "other"}, "1.0.0"),
+    ):
+        variables = [*fixed, *(f"{name}={value}" for name, value in given.items())]
+        ran = project.run(job, *(word for one in variables for word in ("--variable", one)))
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert f"newTag: {tag}" in show(project.repo, "main", target("web"))
+        if "REASON" in given:
+            assert words in git(project.repo, "log", "-1", "--format=%B", "main").replace("\n", " ")
+
+
+@pytest.mark.usefixtures("author")
+@pytest.mark.parametrize(
+    ("inputs", "code", "said"),
+    [
+        ({"command": "status", "names": "web"}, 0, "argocd/web"),
+        ({"command": "scan", "registry-check": "never"}, 2, "scan cannot do without the registries"),
+        (
+            {"command": "wait", "names": "web", "revision": "a" * 40, "registry-check": ""},
+            2,
+            "nothing says which Argo CD to ask",
+        ),
+        ({"command": "rollback", "names": "web", "to": "1.0.0", "image": "x:1"}, 2, "image: rollback takes no such"),
+        ({"command": "run", "image": "x:1", "names": "web"}, 2, "names: run takes no such parameter"),
+    ],
+    ids=["status", "scan", "wait", "image", "names"],
+)
+def test_the_other_commands(tmp_path: Path, inputs: dict[str, str], code: int, said: str) -> None:
+    project = Project(tmp_path, **inputs)
+    ran = project.run()
+    assert (bool(ran.returncode), said in ran.stdout + ran.stderr) == (bool(code), True), ran.stdout + ran.stderr
+    assert git(project.repo, "rev-list", "--count", "main") == "1"
+    if not code:
+        assert (project.results()["STATUS"], project.results()["UPDATED"]) == ("unchanged", "false")
