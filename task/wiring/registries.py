@@ -82,7 +82,8 @@ class Wanted:
             try:
                 read_text(given.trust_root)
             except (OSError, UnicodeDecodeError) as error:
-                message = f"--trust-root: cannot read {given.trust_root!r}"
+                why = error.strerror if isinstance(error, OSError) else "it is not text"
+                message = f"--trust-root: cannot read {given.trust_root!r}: {why}"
                 raise UsageError(message, hint="name the file with the trusted root") from error
         self._given: tuple[Asked, ...] = ()
         if given.verify:
