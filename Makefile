@@ -45,8 +45,9 @@ bench: .venv/.dev ## measure the figures, both sides in one run (ARGS="--only sm
 docs: .venv/.dev ## build the site into .cache/site; a broken link fails (ARGS=serve to look at it)
 	$(BIN)/python -m zensical $(or $(ARGS),build --strict)
 
-picture: .venv/.runtime ## make docs/demo.svg anew, from a real demo
+picture: .venv/.dev ## make the pictures of docs/ anew, from real runs (needs chromium)
 	$(BIN)/python -m scripts.picture
+	$(BIN)/python -m scripts.screenshots
 
 format: .venv/.dev ## format the code and mend what can be mended
 	$(BIN)/ruff check --fix-only

@@ -96,6 +96,9 @@ class Page:
             time.sleep(0.05)
         return value
 
-    def picture(self) -> bytes:
-        """Return what the window shows, as PNG."""
-        return base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"])
+    def picture(self, longest: int) -> bytes:
+        """Return how the page looks, as PNG, from its top down to a number of pixels."""
+        width, height = self.run("[innerWidth, document.documentElement.scrollHeight]")
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, longest), "scale": 1}
+        shown = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        return base64.b64decode(shown["data"])

@@ -91,7 +91,7 @@ def alike(text: str) -> str:
     Ids may have no digit.
     """
     text = re.sub(r"\b[0-9a-f]{7,64}\b", "ID", text)
-    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    return re.sub(r"\d{4}-\d\d-\d\d(T[\d:.]+Z| \d\d:\d\d UTC)", "TIME", text)
 
 
 def rewritten(text: str, folder: Path) -> str:

@@ -247,6 +247,7 @@ class Head(Snapshot):
 
     before: Snapshot | None = None  # that parent; None if the tip is not a commit of ours, so the branch is not either
     changed: tuple[str, ...] = ()  # the paths that differ
+    by: str = ""  # the author of the tip
 
 
 @dataclass(frozen=True)
@@ -739,6 +740,7 @@ class Commit:
     already_there: bool = False  # whether the branch had it already, and this run wrote nothing
     rollback: bool = False  # whether it restores what was there before, because the rollout failed
     through: Through | None = None  # what made it; None if another run did
+    url: str = ""  # its page on the Git host; "" if the host is unknown
 
 
 @dataclass(frozen=True)
@@ -772,6 +774,8 @@ class Report:
     undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
     waiting: tuple[Waited, ...] = ()  # what waited on head branches before
     earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
+    source: str = ""  # the page of the commit that was built, else its id
+    pipeline_run: str = ""
 
     @property
     def updates(self) -> tuple[Decision, ...]:
@@ -790,13 +794,14 @@ class PastBuild:
     by: str  # the author's name
     pipeline_run: str = ""  # from the commit's trailer
     proof: str = ""  # what was proved about it, from the commit's trailer
+    url: str = ""  # the commit's page; "" if the Git host is unknown
 
 
 @dataclass(frozen=True)
 class OpenRequest:
     """An open pull request, and the version of one image that it proposes."""
 
-    url: str
+    url: str  # "" for a head branch that is pushed without a request
     number: str
     head: str
     tag: str
@@ -832,6 +837,7 @@ class Status:
     problems: tuple[Problem, ...]
     considered: int  # Applications looked at
     exit: int
+    at: str = ""  # when it looked; RFC 3339, UTC
 
 
 JSON = Mapping[str, Any]

@@ -38,6 +38,7 @@ BUILDS = ("run", "plan")
 NARROWED = (*BUILDS, "scan", "lint")
 ROLLED_OUT = ("run", "scan", "promote", "release", "rollback")
 WRITERS = (*ROLLED_OUT, "hold")
+LOGGED_IN = (*WRITERS, "plan", "status", "lint")
 
 # Secrets have a variable and no option, because arguments are visible to other processes.
 GIT_SECRETS = (
@@ -306,8 +307,7 @@ class CommitOptions:
         ),
     ] = Secret("")
     signing_format: Annotated[
-        str,
-        Option(COMMIT, "Format of the signing key. By default it is detected.", "openpgp|ssh", read=one_of),
+        str, Option(COMMIT, "Format of the signing key. By default it is detected.", "openpgp|ssh", read=one_of)
     ] = ""
     commit_through: Annotated[
         Through,
@@ -339,9 +339,7 @@ class ForgeOptions:
     pull_request: Annotated[
         bool,
         Option(
-            REQUEST,
-            "Open or update a pull request instead of pushing to the base branch.",
-            common=(*WRITERS, "plan"),
+            REQUEST, "Open or update a pull request instead of pushing to the base branch.", common=(*WRITERS, "plan")
         ),
     ] = False
     forge: Annotated[
@@ -385,8 +383,7 @@ class RequestOptions:
     ] = ()
     pull_request_draft: Annotated[bool | None, Option(REQUEST, "Open the pull request as a draft.")] = None
     auto_merge: Annotated[
-        bool | None,
-        Option(REQUEST, "Let the Git host merge the pull request once its checks have passed."),
+        bool | None, Option(REQUEST, "Let the Git host merge the pull request once its checks have passed.")
     ] = None
 
 
@@ -553,16 +550,14 @@ class TransportOptions:
 class AccessOptions:
     """The login for Git servers. `task/git/credentials.py` reads the files that are named here."""
 
-    git_username: Annotated[
-        str, Option(GIT, "User name for Git over https.", "NAME", common=(*WRITERS, "plan", "status", "lint"))
-    ] = ""
+    git_username: Annotated[str, Option(GIT, "User name for Git over https.", "NAME", common=LOGGED_IN)] = ""
     git_password_file: Annotated[
         str,
         Option(
             GIT,
             "File with the password or token for Git over https. IMAGE_UPDATE_GIT_TOKEN may hold it instead.",
             "FILE",
-            common=(*WRITERS, "plan", "status", "lint"),
+            common=LOGGED_IN,
         ),
     ] = ""
     git_credentials_url: Annotated[
@@ -572,7 +567,7 @@ class AccessOptions:
             "Send the user name, password or token only to URLs that begin with this.",
             "PREFIX",
             read=every_line,
-            common=(*WRITERS, "plan", "status", "lint"),
+            common=LOGGED_IN,
         ),
     ] = ()
     basic_auth_directory: Annotated[
@@ -595,13 +590,7 @@ class AccessOptions:
         ),
     ] = ""
     ssh_directory: Annotated[
-        str,
-        Option(
-            GIT,
-            "Folder like ~/.ssh, with private keys, known_hosts and config.",
-            "DIR",
-            common=(*WRITERS, "plan", "status", "lint"),
-        ),
+        str, Option(GIT, "Folder like ~/.ssh, with private keys, known_hosts and config.", "DIR", common=LOGGED_IN)
     ] = ""
     ssh_known_hosts_file: Annotated[
         str, Option(GIT, "File with the host keys of SSH servers. Only these are trusted.", "FILE")
@@ -695,8 +684,7 @@ class AgeOptions:
     """How old a version must be."""
 
     minimum_age: Annotated[
-        str,
-        Option(RULES, "Take only versions of at least this age, such as 3d or 12h.", "DURATION", common=True),
+        str, Option(RULES, "Take only versions of at least this age, such as 3d or 12h.", "DURATION", common=True)
     ] = ""
 
 
@@ -1010,9 +998,7 @@ class LintOptions:
     holds: Annotated[
         bool,
         Option(
-            HELD,
-            "Also list the holds, and check the written files, in repositories that need a login.",
-            common=True,
+            HELD, "Also list the holds, and check the written files, in repositories that need a login.", common=True
         ),
     ] = False
     from_image_updater: Annotated[

@@ -31,6 +31,9 @@ class FakeWorld(World):
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:  # noqa: ARG002 - it is unknown
         return "", ""
 
+    def commit_page(self, repo: str, commit: str) -> str:  # noqa: ARG002 - it is unknown
+        return ""
+
     def page(self, application: Tracker) -> str:  # noqa: ARG002 - it is unknown
         return ""
 

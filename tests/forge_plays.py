@@ -193,6 +193,20 @@ def what_failed_is_set_by_the_next_run(world: World) -> None:
         assert pull.reviewers == []
 
 
+def auto_merge_that_a_person_switches_off_stays_off(world: World) -> None:
+    """Bitbucket Data Center forgets it with each push, so a newer build asks for it again."""
+    forge, first = world.forge(), replace(world.push("1.1"), auto_merge=True)
+    world.propose(first)
+    (pull,) = world.server.open
+    assert (pull.auto is not None) is (world.place.forge != "bitbucket")  # which has none
+    pull.auto = None
+    world.propose(first)
+    assert pull.auto is None
+    found = forge.find("main", HEAD)
+    forge.propose(replace(world.push("1.2"), auto_merge=True), found)
+    assert (pull.auto is not None) is (world.place.forge == "bitbucket-server")
+
+
 def withdrawn(world: World) -> None:
     """Closed by us with a sentence why: such a request declines nothing."""
     world.propose(world.push("1.1"))
@@ -546,6 +560,7 @@ PLAYS: list[Callable[[World], None]] = [
     a_persons_title_and_text_stay,
     a_long_text_of_a_person_leaves_room_for_our_marks,
     what_failed_is_set_by_the_next_run,
+    auto_merge_that_a_person_switches_off_stays_off,
     withdrawn,
     what_is_proposed_meanwhile_is_not_withdrawn,
     merged,

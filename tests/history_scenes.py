@@ -1,6 +1,6 @@
 """An Application with three images, whose changes wait on one head branch: runs on a repository in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from memory import NOW, SCOPE, URL, WORDING, Branch, Story
 from runs import application, target
@@ -35,8 +35,15 @@ def values_in(files: dict[str, str], app: str = "a") -> dict[str, str]:
 class Scene:
     """The Application, its repository, and runs one after another."""
 
-    def __init__(self, strategy: str = "semver", branch: str = f"main:{HEAD}") -> None:
-        self.branch = Branch({target("a"): kustomization(dict.fromkeys(NAMES, FIRST))})
+    def __init__(
+        self,
+        strategy: str = "semver",
+        branch: str = f"main:{HEAD}",
+        first: str = FIRST,
+        made: Callable[[Mapping[str, str]], Branch] = Branch,
+        **annotations: str,
+    ) -> None:
+        self.branch = made({target("a"): kustomization(dict.fromkeys(NAMES, first))})
         self.story, self.direct = (
             Story(
                 application(
@@ -45,23 +52,42 @@ class Scene:
                     image_list=",".join(f"{name}={image(name)}" for name in NAMES),
                     update_strategy=strategy,
                     git_branch=one,
+                    **annotations,
                 ),
                 self.branch,
             )
             for one in (branch, "main")
         )
 
-    def event(self, *images: str, sequence: int | None = None, story: Story | None = None) -> Report:
+    def event(
+        self,
+        *images: str,
+        sequence: int | None = None,
+        story: Story | None = None,
+        downgrade: bool = False,
+        atomic: bool = False,
+    ) -> Report:
         """Send the event of a build: `web:1.1.0`, …"""
         built = tuple(parse_image(image(one)) for one in images)
-        return (story or self.story).run(
-            Job("run", built, SCOPE, Terms(build=Build(sequence=sequence), now=NOW), WORDING)
-        )
+        terms = Terms(build=Build(sequence=sequence), now=NOW, allow_downgrade=downgrade)
+        return (story or self.story).run(Job("run", built, SCOPE, terms, WORDING, atomic=atomic))
 
-    def by_hand(self, verb: str, name: str, to: str = "", *, held: bool = True) -> Report:
+    def scan(self, *tags: str) -> Report:
+        """Scan a registry that has these tags of each image."""
+        self.story.tags = tags
+        return self.story.run(Job("scan", (), SCOPE, Terms(now=NOW), WORDING))
+
+    def by_hand(self, verb: str, name: str = "", to: str = "", *, held: bool = True) -> Report:
+        """Give a command for one image, or for the whole Application."""
         hold = Hold("a reason", "jane", NOW) if held and verb != "release" else None
-        intent = Intent(verb, hold, whole=False, to=to, unknown=True)
-        return self.story.run(Job(verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent, aliases=(name,)))
+        intent = Intent(verb, hold, whole=not name, to=to, unknown=True)
+        aliases = (name,) if name else ()
+        return self.story.run(Job(verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent, aliases=aliases))
+
+    def freeze(self, *, ends: bool = False) -> None:
+        """Commit a config that freezes everything now, or nothing."""
+        frozen = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
+        self.branch.commit({".image-update/config": "version: 1\n" + ("" if ends else frozen)})
 
     @property
     def base(self) -> dict[str, str]:

@@ -50,6 +50,21 @@ class Branch:
         self.commits = [dict(files)]
         self.heads: dict[str, Commit] = {}
         self.made = 0
+        self.interrupt: tuple[str, Callable[[], object]] | None = None  # what happens before a step of the next run
+
+    def reached(self, step: str) -> None:
+        """Do what is to happen before this step, once."""
+        if self.interrupt and self.interrupt[0] == step:
+            (_, call), self.interrupt = self.interrupt, None
+            call()
+
+    def opened(self) -> Any:
+        """Return the repository as a run opens it."""
+        return self
+
+    def delete(self, head: str) -> None:
+        """Delete a head branch, as a person would."""
+        del self.heads[head]
 
     @property
     def tip(self) -> str:
@@ -78,18 +93,19 @@ class Branch:
         under = self.heads[head].files if head in self.heads else self.files
         self._move(head, {**under, **files}, None)
 
-    def merge(self, head: str, *, keep: bool = False) -> None:
-        """Merge a head branch as Git does: what it changed against where it began. The base wins conflicts."""
+    def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:  # noqa: ARG002 - all are alike
+        """Merge a head branch as Git does: what it changed against where it began. False if there are conflicts."""
         one = self.heads[head]
         before = one.before if one.before is not None else self.commits[0]
         paths = {path for path in (*before, *one.files) if before.get(path) != one.files.get(path)}
-        merged = {
-            path: merged_text(before.get(path), one.files.get(path), self.files.get(path))[0]
-            for path in (*self.files, *paths)
-        }
-        self.commits.append({path: text for path, text in merged.items() if text is not None})
+        merged = {path: merged_text(before.get(path), one.files.get(path), self.files.get(path)) for path in paths}
+        if not all(whole for _text, whole in merged.values()):
+            return False
+        files = {**self.files, **{path: text for path, (text, _whole) in merged.items()}}
+        self.commits.append({path: text for path, text in files.items() if text is not None})
         if not keep:
             del self.heads[head]
+        return True
 
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
         return "main"
@@ -121,6 +137,7 @@ class Branch:
         return Head(URL, head, one.id, shown(one.files), before=before, changed=tuple(sorted(changed)))
 
     def land(self, change: Changeset) -> Landing:
+        self.reached("land")
         landing = self.predict(change)
         if not landing.pushed:
             return landing
@@ -147,6 +164,7 @@ class Branch:
         return {path: text for path, text in new.items() if path not in change.files or change.files[path].mode}
 
     def remember(self, change: Changeset) -> Landing:
+        self.reached("remember")
         head = change.destination.head
         if (self.heads[head].id if head in self.heads else "") != change.head_commit:
             raise Outpaced(head)
@@ -156,7 +174,8 @@ class Branch:
         return Landing(self._move(head, {path: file.text for path, file in change.files.items()}, None), "t" * 40)
 
     def drop(self, head: str, was: str) -> None:
-        if self.heads[head].id != was:
+        self.reached("drop")
+        if head not in self.heads or self.heads[head].id != was:
             raise Outpaced(head)
         del self.heads[head]
 
@@ -265,7 +284,7 @@ class Story:
         world = FakeWorld(
             applications=lambda: [Found(one, "applications.json:1") for one in (self.app, *self.others)],
             locate=lambda _origin: None,
-            repository=lambda _url, _subscription: self.branch, now=lambda: 0.0, sleep=lambda _seconds: None,
+            repository=lambda _url, _subscription: self.branch.opened(), now=lambda: 0.0, sleep=lambda _seconds: None,
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
             registry=lambda questions: {one: replace(self.answer, tags=self.tags) for one in questions},
             prove=self.prove,

@@ -101,6 +101,16 @@ def test_a_hold_that_waits_holds(tmp_path: Path) -> None:
     assert scene.memories() == []
 
 
+def test_a_persons_commit_is_kept_and_the_log_names_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.event(f"{WEB}:1.1.0")
+    theirs = commit(scene.repo, {"people.yaml": "x\n"}, "updates/a", "Our own change\n\nMore of it")
+    given = ("--image", f"{WEB}:1.2.0", "--applications", str(scene.apps), "--allow-protocol", "file")
+    said = image_update("run", *given).stderr
+    assert f"updates/a keeps {theirs[:12]} by Tests: Our own change\n" in said
+    assert git(scene.repo, "rev-parse", "updates/a^") == theirs
+
+
 def test_a_rollback_waits_too(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})

@@ -101,7 +101,7 @@ def test_a_rollback_that_runs_twice_goes_back_once(tmp_path: Path, more: tuple[s
     again = scene.do("rollback", "a", "--to", "2-back", *more)
     assert (again["verdict"], scene.value, scene.tip) == ("unchanged", "1.0.0", tip)
     state = yaml.safe_load(show(scene.repo, "main", STATE))["files"][target("a")]
-    assert state["images"]["web"]["rollback"] == {"to": "2-back", "tag": "1.0.0"}
+    assert state["images"]["web"]["rollback"] == {"to": "2-back", "tag": "1.0.0", "was": "1.2.0"}
 
 
 def test_release_may_drop_what_waited(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_single_images_and_several_applications(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "beginning"),
     [
-        ("", "build: automatic update of a, b\n\nupdates image acme/web tag '1.0.0' to '1.1.0'\n"),
+        ("", "build: automatic update of a, b to 1.1.0\n\nupdates image acme/web tag '1.0.0' to '1.1.0' for a, b\n"),
         ("chore: {{.AppName}}", "chore: a, b\n"),
     ],
 )
@@ -158,11 +158,8 @@ def test_a_commit_is_called_after_what_it_updates_and_names_what_it_defers(
     assert image_update("run", "--image", f"{WEB}:1.1.0", *apps).code == 0
     text, _, trailers = git(repo, "log", "-1", "--format=%B", "main").rpartition("\n\n")
     assert text.startswith(beginning)
-    assert re.search(
-        r"^c, web: held since .*INC-42.*; 1\.1\.0 waits: image-update release \S+ ends the hold and writes it$",
-        text,
-        re.MULTILINE,
-    )
+    kept = r"^Held back:\nc \(web\): held since .*INC-42.*; 1\.1\.0 waits: image-update release argocd/c ends the hold"
+    assert re.search(kept, text, re.MULTILINE)
     assert trailers.splitlines() == [f"Image: {WEB}:1.1.0", "Application: argocd/a", "Application: argocd/b"]
 
 
@@ -222,11 +219,14 @@ def test_a_hold_and_its_end_say_that_they_committed(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("a", repo))
     given = ("a", "--applications", str(apps), "--allow-protocol", "file")
     ends = [
-        (("hold", "--reason", "freeze", "--dry-run"), "would commit: 1 held"),
-        (("hold", "--reason", "freeze"), "committed: 1 held"),
-        (("release", "--dry-run"), "would commit: 1 current"),
-        (("release",), "committed: 1 current"),
-        (("release",), "nothing to do: 1 current"),
+        (("hold", "--reason", "freeze", "--dry-run"), "1 held, would commit"),
+        (("hold", "--reason", "freeze"), "1 held, committed"),
+        (("release", "--dry-run"), "1 current, would commit"),
+        (("release",), "1 current, committed"),
+        (("release",), "1 current"),
     ]
     for (command, *more), words in ends:
-        assert image_update(command, *more, *given).stdout.splitlines()[-1] == words
+        assert (
+            image_update(command, *more, *given).stdout.splitlines()[-1]
+            == f"image-update {command} argocd/a: {words}; exit code 0"
+        )

@@ -73,7 +73,7 @@ def test_a_source_that_cannot_be_read_is_a_finding_of_the_json(given: list[str])
     ended = image_update("lint", *given, "--output", "json", "--allow-protocol", "file")
     (found,) = ended.json["findings"]
     assert (ended.code > 0, found["severity"]) == (True, "error")
-    assert f"error: {found['message']}; " in ended.stderr
+    assert f"error: {found['message']}\n  fix: " in ended.stderr
 
 
 def test_the_place_of_a_finding_is_printed_once(repository: Path) -> None:

@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
 from runs import KUSTOMIZATION, WEB, application, manifest, target
 from support import ROOT, bare_repo, image_update, show
 
 from scripts.picture import BARS, FIGURES, PICTURE, bars, demo, svg, text_of
+from scripts.screenshots import FOLDER, pages
 
 
 def words(picture: str) -> list[str]:
@@ -59,3 +61,12 @@ def test_the_bars_are_the_figures() -> None:
     drawn = BARS.read_text(encoding="utf-8")
     assert drawn == bars(FIGURES.read_text(encoding="utf-8")), "make picture"
     assert drawn.count("<rect class=") == 1 + 2 * (8 + 1)  # the background; eight pairs, and the key
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_screenshot_is_shown_somewhere_and_small(tmp_path: Path, scheme: str) -> None:
+    made = {f"{name}-{scheme}.png" for name in pages(tmp_path)}
+    assert {path.name for path in FOLDER.glob(f"*-{scheme}.png")} == made, "python -m scripts.screenshots"
+    shown = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
+    assert [name for name in made if f"screenshots/{name}" not in shown] == []
+    assert [name for name in made if (FOLDER / name).stat().st_size > 150_000] == []

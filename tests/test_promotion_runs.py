@@ -108,4 +108,4 @@ def test_it_is_told_in_text(stages: tuple[Path, Path, Path]) -> None:
     apps, _, _ = stages
     image_update(*arguments(apps, "--application", "web-staging"))
     result = promoted(apps, "--from", "web-staging", "--to", "web-production", "--output", "text")
-    assert "      from: argocd/web-staging" in result.stdout.splitlines()
+    assert "admits it, from argocd/web-staging  apps/" in result.stdout

@@ -87,7 +87,7 @@ def test_every_picture_and_every_entry_of_the_menu_is_there(site: Path) -> None:
         (path.name, name)
         for path in site.rglob("*.html")
         if path.name != "404.html"  # its addresses begin at the root
-        for name in re.findall(r'(?:src|href)="([^":?#]+)(?:[?#][^"]*)?"', path.read_text())
+        for name in re.findall(r'(?:src|srcset|href)="([^":?#]+)(?:[?#][^"]*)?"', path.read_text())
         if not (path.parent / name).exists()
     ]
     assert missing == []

@@ -208,8 +208,8 @@ def test_a_rerun_names_the_commit_that_it_finds(tmp_path: Path) -> None:
         return tuple((tmp_path / "results" / name).read_text() for name in ("commit", "updated", "branch", "message"))
 
     first = results()
-    assert first == (git(repo, "rev-parse", "main"), "true", "main", "updated: 2 updated")
-    assert results() == (first[0], "false", "main", "nothing to do: 2 current")
+    assert first == (git(repo, "rev-parse", "main"), "true", "main", "2 updated")
+    assert results() == (first[0], "false", "main", "2 current")
     assert results("--application", "b")[:2] == (first[0], "false")
     commit(repo, {"other": "1\n"})  # then the last commit is somebody else's
     assert results()[:2] == ("", "false")
@@ -221,7 +221,7 @@ def test_require_update_exits_5(tmp_path: Path) -> None:
     assert run(manifest, "--require-update").code == 0
     again = run(manifest, "--require-update", env={"GITHUB_ACTIONS": "true"})
     assert (again.code, again.json["status"]) == (5, "unchanged")
-    assert "\n::error::--require-update: nothing was updated; " in f"\n{again.stderr}"
+    assert "\n::error::--require-update: nothing was updated%0A  fix: " in f"\n{again.stderr}"
 
 
 def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_applications_from_stdin(tmp_path: Path) -> None:
         "run", "--image", f"{WEB}:1.1.0", "--applications", "-", "--allow-protocol", "file", stdin=stdin
     )
     assert result.code == 0
-    assert "updated: 1 updated" in result.stdout
+    assert ": 1 updated; exit code 0" in result.stdout
 
 
 def test_applications_from_git(tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_a_failure_prints_one_json_text(tmp_path: Path, command: str) -> None:
 @pytest.mark.measured
 def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
     result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
-    assert (result.code, result.stdout) == (2, "failed: nothing was done\n")
+    assert (result.code, result.stdout) == (2, "image-update run: 1 error; exit code 2: the pipeline's author acts\n")
 
 
 def test_an_image_that_runs_and_that_git_does_not_name_is_unchanged(tmp_path: Path) -> None:

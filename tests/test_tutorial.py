@@ -58,7 +58,7 @@ def test_a_repository_in_a_folder_is_refused_with_the_way_out(tmp_path: Path) ->
         f'spec:\n  source: {{repoURL: "{tmp_path}/gitops.git", targetRevision: main, path: apps/web}}\n'
     )
     ended = image_update("plan", "--image", "ghcr.io/acme/web:1.5.0", "--applications", tmp_path)
-    assert (ended.code, "--allow-protocol file" in ended.stdout) == (3, True)
+    assert (ended.code, "--allow-protocol file" in ended.stderr) == (3, True)
 
 
 def test_the_commands_for_a_cluster_do_what_the_page_says(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_commands_for_a_cluster_do_what_the_page_says(tmp_path: Path) -> Non
         lines = [line for code in shown[1:] for line in code.splitlines()]
         ends = [image_update(*shlex.split(line)[1:], env=environ) for line in lines]
     assert [end.code for end in ends] == [0, 0, 0], ends
-    assert "1.4.2 -> 1.5.0" in ends[1].stdout
+    assert "1.4.2 → 1.5.0" in ends[1].stdout
     assert "newTag: 1.5.0" in git(repo, "show", "main:apps/web/kustomization.yaml")
 
 

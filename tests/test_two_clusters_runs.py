@@ -69,7 +69,7 @@ def test_a_hold_on_staging_holds_nothing_on_production(tmp_path: Path) -> None:
     assert two.call("prod", "lint").json["findings"] == []
     held, waits = (found["message"] for found in two.call("staging", "lint").json["findings"])
     assert ("load test" in held, "main-3" in waits) == (True, True), waits
-    assert two.call("prod", "release", "web").json["decisions"][0]["because"] == "it is not held"
+    assert two.call("prod", "release", "web").json["decisions"][0]["because"] == "it is not held, and no build waits"
     back = two.call("prod", "rollback", "web", "--to", "previous", "--reason", "errors").json["decisions"][0]
     assert (back["verdict"], back["candidate"]) == ("update", "main-1")
     assert len(two.call("staging", "lint").json["findings"]) == 2

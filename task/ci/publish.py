@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from task.ci.results import LONGEST_MESSAGE, cut, dotenv, github_output, github_summary, repositories, results
+from task.ci.results import LONGEST_MESSAGE, cut, dotenv, github_output, repositories, results
 from task.errors import UsageError
 from task.model import Problem, Report
 from task.output.console import stdout_console
@@ -11,8 +11,10 @@ from task.output.report_json import as_json, json_text
 from task.output.report_table import table
 from task.output.report_text import plain
 from task.output.stdout import unwritable, write_stdout
+from task.output.summary import summary
 from task.settings import HandedOptions, ResultOptions
 
+LARGEST_SUMMARY = 250_000  # characters; GitHub drops a summary of more than 1 MiB
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
@@ -46,7 +48,7 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     failed = _write([("--report", _report(output), json_text(report), "w")] if output.report else [])
     failed += hand_over(results(report), output, environ)
     if path := environ.get("GITHUB_STEP_SUMMARY"):
-        failed += _write([("GITHUB_STEP_SUMMARY", path, github_summary(report), "a")])
+        failed += _write([("GITHUB_STEP_SUMMARY", path, summary(as_json(report), LARGEST_SUMMARY, diffs=True), "a")])
     if output.output == "repositories":
         refused = write_stdout(repositories(report))
     else:
@@ -106,7 +108,7 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
     """Return the report for people: a table with colours on a terminal, plain text for pipes and logs."""
     if console := stdout_console(environ):
         return table(as_json(report), console)
-    return plain(report)
+    return plain(as_json(report))
 
 
 def _folder(output: HandedOptions) -> str:

@@ -102,10 +102,12 @@ def _missing(param: Any, what: str = "is missing") -> UsageError:
     return UsageError(f"{flag} {what}", hint=f"{_REQUIRED[param.name]} ({flag}, or the variable {param.envvar})")
 
 
-def as_given(error: UsageError, variables: Mapping[str, str]) -> UsageError:
-    """Return the error with the variables that its values came from. `variables`: flags and their variables."""
+def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
+    """Return the error with what `called` says for a flag: the variable of its value, or the parameter of a host."""
     flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
     if flags is None:
         return error
-    named = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: variables.get(flag[0], flag[0]), flags[0])
-    return type(error)(named + error.message[flags.end() :], hint=error.hint, subject=error.subject)
+    named = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: called.get(flag[0], flag[0]), flags[0])
+    # Who fills in a form gives neither an option nor a variable.
+    hint = error.hint if named == flags[0] else re.sub(r" \(\S+, or the variable \w+\)$", "", error.hint)
+    return type(error)(named + error.message[flags.end() :], hint=hint, subject=error.subject)

@@ -48,16 +48,15 @@ def status(settings: Settings, call: Call) -> int:
         mask(SECRETS, environ)
     found = _found(settings, environ, log)
     console = stdout_console(environ)
-    shown = console is not None and given.output == "text" and not given.html
     for problem in found.problems:
-        if not (shown and problem.application):  # the table shows these to a person already
-            log.problem(problem.severity, problem.application, problem.message, problem.hint)
+        log.problem(problem.severity, problem.application, problem.message, problem.hint)
     if given.html:
         write_page(page(found), given.html)
     elif given.output == "json":
         say(json_text(found))
     else:
-        say(table(found, console) if console else plain(found))
+        brief = not given.app
+        say(table(found, console, brief=brief) if console else plain(found, brief=brief))
     told = f"images shown: {len(found.images)}"
     tell("status", told, settings.handed, environ, problems=found.problems, code=found.exit)
     return found.exit

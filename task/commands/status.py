@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -21,13 +21,15 @@ from task.deciding.ask import Ask, failed_asks
 from task.deciding.decide import places
 from task.deciding.job import Job
 from task.deciding.questions import question_about
+from task.deciding.shared_holds import holds_of_others
 from task.errors import TargetError, TaskError
 from task.landing.contention import Contention
 from task.landing.gathering import gatherer
 from task.landing.governed import CONFIG, Governed, govern
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
-from task.model import ImageStatus, Judged, Problem, Status, Verdict
+from task.landing.waiting import waiting_on
+from task.model import ImageStatus, Judged, OpenRequest, Problem, Snapshot, Status, Verdict
 from task.output.report_json import exit_code
 from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import branches_of_requests, prepare
@@ -67,9 +69,11 @@ def status(job: Job, world: World, look: Look) -> Status:
     if look.newest:
         rows, more = _with_newest(rows, job, world)
         problems += more
+    rows = [_with_pages(row, world) for row in rows]
     rows.sort(key=lambda row: (row.subscription.application.key, row.subscription.entry.alias, row.subscription.path))
     problems = tuple(dict.fromkeys(problems))
-    return Status(tuple(rows), problems, seen.considered, shutdown.code() or int(exit_code((), problems)))
+    code = shutdown.code() or int(exit_code((), problems))
+    return Status(tuple(rows), problems, seen.considered, code, job.terms.now)
 
 
 def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
@@ -79,6 +83,11 @@ def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[
     if not job.only:
         found += [_of_live(ask, job, world) for ask in matched.live]
     return [row for one in found for row in one.rows], tuple(chain.from_iterable(one.problems for one in found))
+
+
+def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
+    repo = row.subscription.repo
+    return replace(row, builds=tuple(replace(one, url=world.commit_page(repo, one.commit)) for one in row.builds))
 
 
 def _problem(decision: Judged) -> Problem:
@@ -114,7 +123,8 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
 
 
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
-    expected = branches_of_requests(batch) if job.images else ()
+    pushed = [ask for ask in batch.asks if ask.subscription.head_template and not ask.subscription.pull_request]
+    expected = branches_of_requests(batch if job.images else replace(batch, asks=tuple(pushed)))
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
     rows: list[ImageStatus] = []
@@ -126,10 +136,16 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
     batch, snapshot = replace(batch, asks=governed.asks), governed.snapshot
+    elsewhere = holds_of_others(snapshot, (ask.subscription for ask in batch.asks), job.terms)
     for ask in batch.asks:
         row, wrong = image_status(snapshot, ask.subscription, job.terms)
+        if not row.hold or row.scope == "freeze":
+            other = elsewhere.get(ask.subscription.identity)
+            row = replace(row, hold=other, scope="application") if other else row
         rows.append(row)
         problems += wrong
+
+    rows = _with_heads(rows, replace(batch, asks=tuple(pushed)), snapshot, expected, job)
 
     if job.images:
         contention = Contention(f"moving {batch.base}", job.deadline, world)
@@ -161,6 +177,22 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
             problems.append(Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit)))
     return _Rows(tuple(rows), tuple(problems))
+
+
+def _with_heads(
+    rows: Sequence[ImageStatus], batch: Batch, snapshot: Snapshot, names: Collection[str], job: Job
+) -> list[ImageStatus]:
+    """Add what waits on a head branch that is pushed without a request."""
+    waits: dict[tuple[str, ...], OpenRequest] = {}
+    for name in names:
+        asks = [
+            ask for ask in batch.asks if ask.subscription.head_template == name and not ask.subscription.pull_request
+        ]
+        wanted = tuple(place for ask in asks for place in places(ask))
+        if wanted and (head := batch.repository.head_snapshot(name, wanted)):
+            there, _unread = waiting_on(head, snapshot, (ask.subscription for ask in asks), job.terms)
+            waits |= {one.subscription.identity: OpenRequest("", "", name, one.image.version) for one in there}
+    return [replace(row, request=waits.get(row.subscription.identity)) for row in rows]
 
 
 def _of_live(ask: Ask, job: Job, world: World) -> _Rows:

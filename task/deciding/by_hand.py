@@ -56,7 +56,7 @@ def _hold(intent: Intent, situation: Situation) -> Move:
         because = hold_text(known) if known else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
     decision = situation.decision(image, Verdict("defer", "held", _held_until_released(new, situation)))
-    return Move(decision, remember=_held(intent, situation.memory, new))
+    return Move(decision, remember=_held(intent, situation.memory, new), hold=new)
 
 
 def _held_until_released(hold: Hold, situation: Situation) -> str:
@@ -82,7 +82,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
     was, event = situation.hold, memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
-        return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held")))
+        return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held, and no build waits")))
     free = released(memory)
     lifted = intent.whole and situation.state.hold is not None
     told = f"released: it was {hold_text(was)}" if was else "released"

@@ -29,6 +29,7 @@ class Move:
     labels: Mapping[str, str] = field(default_factory=dict)  # of the image, if the commit's message names them
     kept: bool = False  # waits on the head branch: the new commit writes it again, and the report leaves it out
     rolled_back: bool = False  # a person wants the older version
+    hold: Hold | None = None  # keeps the image back
 
     @property
     def subscription(self) -> Subscription:

@@ -50,6 +50,8 @@ class Facts:
     earlier: Callable[[str, int], Iterable[str]] = lambda _path, _most: ()
     # asks the registry; None if that is switched off
     exists: Callable[[Question], Answer | None] = lambda _question: None
+    # holds that other Applications have on the same key of the same file, by a subscription's identity
+    elsewhere: Mapping[tuple[str, str, str, str, str], Hold] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Situation:
     @property
     def hold(self) -> Hold | None:
         """The hold that keeps the image back now: a person's hold, else a freeze of the repository. Or None."""
-        return holding(self.state, self.memory, self.terms.now) or self.subscription.freeze
+        own = holding(self.state, self.memory, self.terms.now)
+        return own or self.facts.elsewhere.get(self.subscription.identity) or self.subscription.freeze
 
 
 def key_of(sub: Subscription) -> str:
@@ -206,7 +209,7 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
     verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} waits: {end}")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None
-    return Move(replace(decision, judged=verdict), event.build, remember)
+    return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
 
 
 def _is_mistake(error: TaskError) -> bool:

@@ -10,21 +10,19 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.forges import azure_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import (
-    AfterPush,
     AlreadyThere,
     Client,
     ForgeKind,
     ForgeToken,
+    Host,
     Overtaken,
     Reach,
-    settle,
-    withdrawn,
 )
 from task.forges.content import dig, listed, numbered, ours_to_delete
 from task.forges.notes import Notes, missing, tried
@@ -38,6 +36,7 @@ from task.urls import origin, path_part
 _NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
 _SERVICES, _IDENTITIES = "https://dev.azure.com/", "https://vssps.dev.azure.com/"
 _VERSION = "7.1"
+_WITHOUT = {"assignees": "Azure DevOps has no assignees on pull requests: name them as reviewers"}
 _STATES: dict[str, Any] = {"active": "open", "completed": "merged", "abandoned": "closed"}
 _MERGE_POLICY = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab"  # "Limit merge types"
 _STRATEGIES = {
@@ -51,13 +50,11 @@ _REFUSED, _CONFLICT = 400, 409
 _NOT_NOW = (400, 403, 409)  # statuses for a request that is no longer open
 
 
-class Azure:
+class Azure(Host):
     """One repository on Azure DevOps."""
 
-    without: ClassVar[Mapping[str, str]] = {
-        "assignees": "Azure DevOps has no assignees on pull requests: name them as reviewers"
-    }
-    auto_merge_after_push: ClassVar[AfterPush] = "stays"
+    longest = LONGEST_BODY["azure"]
+    without = _WITHOUT
 
     def __init__(self, reach: Reach) -> None:
         """Contact nobody yet."""
@@ -85,25 +82,13 @@ class Azure:
         newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
         return self._proposed(self._read(numbered(dig(newest, "pullRequestId"), self._host)))
 
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return settle(self, proposal, found, LONGEST_BODY["azure"])
-
-    def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        return self._proposed(self._read(number))
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As `ForgeApi.withdraw`."""
-        withdrawn(self, found, because)
-
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()
         self._people.close()
 
     def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
-        """As `Steps.create`."""
+        """As `Host.create`."""
         body = {
             "sourceRefName": f"refs/heads/{proposal.head}",
             "targetRefName": f"refs/heads/{proposal.base}",
@@ -121,12 +106,12 @@ class Azure:
         return self._proposed(item), item
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Steps.read`."""
+        """As `Host.read`."""
         item = self._read(number)
         return self._proposed(item), item
 
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Steps.write`."""
+        """As `Host.write`."""
         number = self._proposed(said).number
         path, what = f"{self._base}/pullrequests/{path_part(number)}", f"update pull request {number}"
         text = {"title": title, "description": body}
@@ -140,7 +125,7 @@ class Azure:
         return now, item
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Steps.complete`."""
+        """As `Host.complete`."""
         found = self._proposed(said)
         request = f"{self._base}/pullRequests/{path_part(found.number)}"
         present = {dig(one, "id").lower() for one in listed(said, "reviewers")}
@@ -159,13 +144,13 @@ class Azure:
         return found, said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Steps.shut`."""
+        """As `Host.shut`."""
         path = f"{self._base}/pullrequests/{path_part(self._proposed(said).number)}"
         text = {"description": body, "status": "abandoned"}
         self._client.ask("PATCH", path, "abandon the pull request", json=text, again=True)
 
     def tip(self, head: str) -> str:
-        """As `Steps.tip`."""
+        """As `Host.tip`."""
         params = {"filter": f"heads/{head}"}  # every ref with this prefix
         found = self._client.json("GET", f"{self._base}/refs", f"read the branch {head}", params=params)
         names = (dig(one, "objectId") for one in listed(found, "value") if dig(one, "name") == f"refs/heads/{head}")

@@ -6,10 +6,10 @@ no reviewers, and opening a second request for a branch is no error, but gives t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
@@ -18,14 +18,12 @@ from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.bitbucket import WITHOUT, login
 from task.forges.client import (
     MOVED,
-    AfterPush,
     AlreadyThere,
     Client,
     ForgeKind,
+    Host,
     Overtaken,
     Reach,
-    settle,
-    withdrawn,
 )
 from task.forges.content import dig, listed, numbered, ours_to_delete, same
 from task.forges.marks import described
@@ -41,20 +39,18 @@ _NEEDS = "give the token write access to pull requests (scopes read:pullrequest 
 _LOGIN = (
     "an access token needs no user name; an API token (ATATT…) needs its account's e-mail address as --forge-username"
 )
+_NO_AUTO_MERGE = "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that"
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
 _PAGE, _PAGES = 20, 20
 _PAUSES = (0.3, 0.7, 1.0)
 _REFUSED, _GONE = 400, 404
 
 
-class BitbucketCloud:
+class BitbucketCloud(Host):
     """One repository on bitbucket.org."""
 
-    without: ClassVar[Mapping[str, str]] = {
-        **WITHOUT,
-        "auto_merge": "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that",
-    }
-    auto_merge_after_push: ClassVar[AfterPush] = "ends"
+    longest = LONGEST_BODY["bitbucket"]
+    without = WITHOUT | {"auto_merge": _NO_AUTO_MERGE}
 
     def __init__(self, reach: Reach) -> None:
         """Contact nobody yet."""
@@ -79,10 +75,6 @@ class BitbucketCloud:
         newest = next((one for one in ours if dig(one, "state") == "OPEN"), ours[0] if ours else None)
         return self._proposed(newest) if newest else None
 
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return settle(self, proposal, found, LONGEST_BODY["bitbucket"])
-
     def state(self, number: str) -> Proposed:
         """As `ForgeApi.state`."""
         found = self._proposed(self._read(number))
@@ -93,16 +85,12 @@ class BitbucketCloud:
         commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As `ForgeApi.withdraw`."""
-        withdrawn(self, found, because)
-
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
-        """As `Steps.create`. If the branch has a newer commit, the newer run opens the request."""
+        """As `Host.create`. If the branch has a newer commit, the newer run opens the request."""
         if found := self._opened_by_a_newer_build(proposal):
             raise AlreadyThere(found)
         body = {
@@ -121,16 +109,16 @@ class BitbucketCloud:
         return made, item
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Steps.read`."""
+        """As `Host.read`."""
         item = self._read(number)
         return self._proposed(item), item
 
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Steps.write`."""
+        """As `Host.write`."""
         return self._put(said, {"title": title, "description": body})
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Steps.complete`. Reviewers are added, but never removed. If Bitbucket refuses some, it takes none."""
+        """As `Host.complete`. Reviewers are added, but never removed. If Bitbucket refuses some, it takes none."""
         present = [dig(one, "uuid") for one in listed(said, "reviewers")]
         wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
         found = self._proposed(said)
@@ -141,13 +129,13 @@ class BitbucketCloud:
         return found, said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Steps.shut`."""
+        """As `Host.shut`."""
         found, _said = self.write(said, dig(said, "title"), body)
         path = f"{self._base}/pullrequests/{path_part(found.number)}/decline"
         self._client.ask("POST", path, f"decline pull request {found.number}")
 
     def tip(self, head: str) -> str:
-        """As `Steps.tip`."""
+        """As `Host.tip`."""
         path = f"{self._base}/refs/branches/{quote(head)}"
         what = f"read the branch {head}"
         answer = self._client.ask("GET", path, what, fine=(404,))
@@ -262,5 +250,6 @@ KIND = ForgeKind(
     comments=lambda reach: bitbucket_comments.CloudComments(
         _CloudClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
     ),
+    commit="{0}/commits/{1}",
     compare="{0}/branches/compare/{2}%0D{1}",
 )

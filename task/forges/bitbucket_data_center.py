@@ -6,15 +6,15 @@ reviewers takes them all away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError
 from task.forges import bitbucket_comments, comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.bitbucket import WITHOUT, login
-from task.forges.client import AfterPush, AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle, withdrawn
+from task.forges.client import AlreadyThere, Client, ForgeKind, Host, Overtaken, Reach
 from task.forges.content import dig, listed, numbered
 from task.forges.notes import Notes, missing, tried
 from task.forges.proposal import LONGEST_BODY
@@ -30,11 +30,12 @@ _PAGE, _PAGES = 50, 5  # of the requests of one head branch
 _CONFLICT, _GONE, _UNAUTHORIZED = 409, 404, 401
 
 
-class BitbucketDataCenter:
+class BitbucketDataCenter(Host):
     """One repository on Bitbucket Data Center."""
 
-    without: ClassVar[Mapping[str, str]] = WITHOUT
-    auto_merge_after_push: ClassVar[AfterPush] = "ends"
+    longest = LONGEST_BODY["bitbucket-server"]
+    without = WITHOUT
+    auto_merge_after_push = "ends"
 
     def __init__(self, reach: Reach) -> None:
         """Contact nobody yet."""
@@ -55,24 +56,12 @@ class BitbucketDataCenter:
                 newest = newest or found
         return newest
 
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return settle(self, proposal, found, LONGEST_BODY["bitbucket-server"])
-
-    def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        return self._proposed(self._read(number))
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As `ForgeApi.withdraw`."""
-        withdrawn(self, found, because)
-
     def close(self) -> None:
         """As `ForgeApi.close`."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
-        """As `Steps.create`."""
+        """As `Host.create`."""
         repository = {"slug": self._slug, "project": {"key": self._key}}
         body = {
             "title": proposal.title,
@@ -96,17 +85,17 @@ class BitbucketDataCenter:
         return made, item
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Steps.read`."""
+        """As `Host.read`."""
         item = self._read(number)
         return self._proposed(item), item
 
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Steps.write`. Raises `Overtaken` also if somebody has changed the request since it was read."""
+        """As `Host.write`. Raises `Overtaken` also if somebody has changed the request since it was read."""
         people = [dig(one, "user", "name") for one in listed(said, "reviewers")]
         return self._put(said, title, body, people, Notes())
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Steps.complete`. Reviewers are added, but never removed."""
+        """As `Host.complete`. Reviewers are added, but never removed."""
         found = self._proposed(said)
         present = [dig(one, "user", "name") for one in listed(said, "reviewers")]
         if new := missing(proposal.reviewers, present):
@@ -118,14 +107,14 @@ class BitbucketDataCenter:
         return self._proposed(said), said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Steps.shut`."""
+        """As `Host.shut`."""
         found, said = self.write(said, dig(said, "title"), body)
         path, version = f"{self._base}/pull-requests/{path_part(found.number)}", said.get("version")
         what, given = f"decline pull request {found.number}", {"version": version}
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
 
     def tip(self, head: str) -> str:
-        """As `Steps.tip`."""
+        """As `Host.tip`."""
         what, query = f"read the branch {head}", {"until": f"refs/heads/{head}", "limit": 1}
         answer = self._client.ask("GET", f"{self._base}/commits", what, params=query, fine=(_GONE,))
         return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
@@ -269,5 +258,6 @@ KIND = ForgeKind(
     comments=lambda reach: bitbucket_comments.DataCenterComments(
         _DataCenterClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
     ),
+    commit="{0}/commits/{1}",
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
 )

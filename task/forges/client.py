@@ -6,6 +6,7 @@ count. If something fails here, the pushed branch stays, and the next run comple
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from task.forges.content import fitted, overtaken, same
 from task.forges.deployments import DeploymentApi
 from task.forges.marks import described, lacking, settled, wish, wishes, with_settled
 from task.forges.notes import Notes, noted
-from task.forges.proposal import closed_body
+from task.forges.proposal import LONGEST, closed_body
 from task.forges.refusal import STAYS, limited, refused, unanswered, words
 from task.git.remote_url import RemoteUrl
 from task.http import Http, Limits, Login, NoAnswerError, Response
@@ -105,37 +106,64 @@ class ForgeKind:
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch. For `commit`, {1} is the commit.
     compare: str = "{0}/compare/{1}...{2}"
+    commit: str = "{0}/commit/{1}"
     deployments: Callable[[Reach], DeploymentApi] | None = None  # None if it shows no deployments
 
 
-AfterPush = Literal["stays", "ends", "again"]  # what becomes of an auto-merge, or that it has to be set again
+class Host(ABC):
+    """What each forge has to do for a request. `said` is the forge's own answer about one."""
 
-
-class Steps(Protocol):
-    """The methods of a forge that `settle` uses. `said` is the forge's own answer about a request."""
-
+    longest: ClassVar[int] = LONGEST  # characters of a text
     # What the forge does not have, with a sentence for people: "labels", "assignees", "auto_merge".
-    without: ClassVar[Mapping[str, str]]
-    auto_merge_after_push: ClassVar[AfterPush]
+    without: ClassVar[Mapping[str, str]] = {}
+    # What becomes of an auto-merge with our next push; "again" means that it has to be set again.
+    auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
+    @abstractmethod
     def find(self, base: str, head: str) -> Proposed | None:
         """As `ForgeApi.find`."""
 
+    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
+        """As `ForgeApi.propose`."""
+        return settle(self, proposal, found)
+
+    def state(self, number: str) -> Proposed:
+        """As `ForgeApi.state`."""
+        return self.read(number)[0]
+
+    def withdraw(self, found: Proposed, because: str) -> None:
+        """As `ForgeApi.withdraw`."""
+        now, said = self.read(found.number)
+        if now.state == "open":
+            if described(now.body) != described(found.body):
+                raise Outpaced(f"{found.url} proposes something newer by now")
+            self.shut(said, closed_body(now, because))
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
+
+    @abstractmethod
     def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
         """Open a request with title, text and draft. Raises `AlreadyThere` if the forge says that one is open."""
 
+    @abstractmethod
     def read(self, number: str) -> tuple[Proposed, Any]:
         """Return one request as it is now, and the forge's own answer."""
 
+    @abstractmethod
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
         """Change title and text of the open request. Raises `Overtaken` if the request is no longer open."""
 
+    @abstractmethod
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Set the labels, people and auto-merge of this proposal, if they are missing. What fails becomes a note."""
 
+    @abstractmethod
     def shut(self, said: Any, body: str) -> None:
         """Close the open request with this text."""
 
+    @abstractmethod
     def tip(self, head: str) -> str:
         """Return the commit that the head branch has now, or "" if the forge does not say."""
 
@@ -289,15 +317,14 @@ class Client:
         self.reach.warn(f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)")
 
 
-def settle(steps: Steps, proposal: Proposal, found: Proposed | None, longest: int) -> Proposed:
+def settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
     """Open or update the request, even if other runs do the same: there is one request, about its newest commit.
 
-    `found` is what `find` returned before the push, and `longest` the characters that the forge takes in a text. If a
-    branch has moved on, its request is left to the run that moved it, as `head_commit` of the answer shows. Raises
-    `Outpaced` if the request was merged since.
+    `found` is what `find` returned before the push. If a branch has moved on, its request is left to the run that moved
+    it, as `head_commit` of the answer shows. Raises `Outpaced` if the request was merged since.
     """
     before, notes = found, Notes()
-    for name, sentence in steps.without.items():
+    for name, sentence in host.without.items():
         if wanted := getattr(proposal, name):
             notes.add(sentence)
             proposal = replace(proposal, **{name: type(wanted)()})
@@ -308,11 +335,11 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None, longest: in
                 raise Outpaced(f"{found.url} was merged meanwhile")
         try:
             if found is not None and found.state == "open":
-                return _brought_up_to_date(steps, found, proposal, longest, notes)
-            whole = fitted(proposal, longest)
-            made, said = steps.create(whole)
+                return _brought_up_to_date(host, found, proposal, notes)
+            whole = fitted(proposal, host.longest)
+            made, said = host.create(whole)
             notes.add(made.note)
-            return _completed(steps, made, said, whole, whole, notes) if wishes(whole) else noted(made, notes)
+            return _completed(host, made, said, whole, whole, notes) if wishes(whole) else noted(made, notes)
         except Overtaken:
             found = None
         except AlreadyThere as there:
@@ -323,70 +350,61 @@ def settle(steps: Steps, proposal: Proposal, found: Proposed | None, longest: in
             if known or turn or shutdown.code():
                 raise
             found = None
-        found = found or steps.find(proposal.base, proposal.head)
+        found = found or host.find(proposal.base, proposal.head)
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
         hint="run it again: the branch stays",
     )
 
 
-def _brought_up_to_date(steps: Steps, found: Proposed, proposal: Proposal, longest: int, notes: Notes) -> Proposed:
+def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
     ours = described(proposal.body)
-    now, said = steps.read(found.number)
+    now, said = host.read(found.number)
     if now.state != "open" or overtaken(found, now, proposal):
         raise Overtaken
     # Forges notice a push late, and some show only twelve digits of a commit. So ask for the branch itself, but only if
     # the request does not show our commit.
     shown = now.head_commit != "" and ours.startswith(now.head_commit)
-    if not shown and (newer := _moved(steps, ours, proposal.head)):
+    if not shown and (newer := _moved(host, ours, proposal.head)):
         return replace(found, head_commit=newer, note=MOVED)
-    whole = fitted(proposal, longest, now)
+    whole = fitted(proposal, host.longest, now)
     missing = lacking(proposal, whole.body)
     pushed, set_before = described(now.body) != ours, wish("auto-merge") in settled(now.body)
     # A person may have switched it off before the push. A forge that does not say so is asked again.
     off = found.auto_merge is False and found.head_commit == described(found.body)
     if pushed and proposal.auto_merge and set_before and not off:
-        if steps.auto_merge_after_push == "ends":
+        if host.auto_merge_after_push == "ends":
             whole = replace(whole, body=with_settled(whole.body, settled(whole.body) - {wish("auto-merge")}))
-        missing = replace(missing, auto_merge=steps.auto_merge_after_push != "stays")
+        missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
     done = now
     if not same(now, whole):
-        done, said = steps.write(said, whole.title, whole.body)
+        done, said = host.write(said, whole.title, whole.body)
     elif not wishes(missing):
         return noted(replace(done, head_commit=ours or done.head_commit), notes)
-    done = _completed(steps, done, said, whole, missing, notes)
+    done = _completed(host, done, said, whole, missing, notes)
     if done.head_commit != ours != "" and described(now.body) == done.head_commit:
-        steps.write(steps.read(found.number)[1], now.title, now.body)  # we have overwritten the text of a newer commit
+        host.write(host.read(found.number)[1], now.title, now.body)  # we have overwritten the text of a newer commit
     return done
 
 
 MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
 
 
-def _completed(steps: Steps, done: Proposed, said: Any, whole: Proposal, missing: Proposal, notes: Notes) -> Proposed:
+def _completed(host: Host, done: Proposed, said: Any, whole: Proposal, missing: Proposal, notes: Notes) -> Proposed:
     """Set what is missing, and mark in the text what is set. A newer build marks its own text."""
     if wishes(missing):
-        done, said = steps.complete(said, missing, notes)
+        done, said = host.complete(said, missing, notes)
     ours = described(whole.body)
-    if newer := _moved(steps, ours, whole.head):
+    if newer := _moved(host, ours, whole.head):
         return noted(replace(done, head_commit=newer, note=MOVED), notes)
     is_set = settled(whole.body) | (wishes(missing) - notes.missed)
     if is_set != settled(whole.body) and done.state == "open":
         with suppress(Overtaken):
-            steps.write(said, whole.title, with_settled(whole.body, is_set))
+            host.write(said, whole.title, with_settled(whole.body, is_set))
     return noted(replace(done, head_commit=ours or done.head_commit), notes)
 
 
-def withdrawn(steps: Steps, found: Proposed, because: str) -> None:
-    """Close a request on which nothing waits any more. Raises as `ForgeApi.withdraw`."""
-    now, said = steps.read(found.number)
-    if now.state == "open":
-        if described(now.body) != described(found.body):
-            raise Outpaced(f"{found.url} proposes something newer by now")
-        steps.shut(said, closed_body(now, because))
-
-
-def _moved(steps: Steps, ours: str, head: str) -> str:
+def _moved(host: Host, ours: str, head: str) -> str:
     """Return the branch's tip if it is not the commit in our text, or "" if it is, or is unknown."""
-    tip = steps.tip(head) if ours else ""
+    tip = host.tip(head) if ours else ""
     return tip if tip != ours else ""

@@ -8,27 +8,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from task.errors import RepositoryError
 from task.forges import comments, gitea_comments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
 from task.forges.client import (
-    AfterPush,
     AlreadyThere,
     Client,
     ForgeKind,
     ForgeToken,
+    Host,
     Overtaken,
     Reach,
-    settle,
-    withdrawn,
 )
 from task.forges.content import dig, ours_to_delete
 from task.forges.marks import described, settled, wish
 from task.forges.notes import Notes, missing, rows, tried
-from task.forges.proposal import LONGEST
 from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
@@ -50,11 +47,10 @@ _STYLES = (
 )  # fmt: skip
 
 
-class Gitea:
+class Gitea(Host):
     """One repository on Gitea or Forgejo."""
 
-    without: ClassVar[Mapping[str, str]] = {}
-    auto_merge_after_push: ClassVar[AfterPush] = "again"
+    auto_merge_after_push = "again"
 
     def __init__(self, reach: Reach) -> None:
         self._owner = reach.place.project[0]
@@ -89,10 +85,6 @@ class Gitea:
         gone = found.state == "closed" and dig(known, "head", "ref") != head and self._closed_by_gitea(known)
         return replace(found, state="gone") if gone else found
 
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return settle(self, proposal, found, LONGEST)
-
     def state(self, number: str) -> Proposed:
         """As `ForgeApi.state`. It "cannot be merged" also while Gitea looks for conflicts: that is waited for."""
         read = partial(self._read, number)
@@ -101,16 +93,12 @@ class Gitea:
         note = f"it conflicts with {pull['base']['ref']}" if stuck else ""
         return replace(proposed(pull), conflicts=stuck, note=note)
 
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As `ForgeApi.withdraw`."""
-        withdrawn(self, found, because)
-
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
-        """As `Steps.create`."""
+        """As `Host.create`."""
         title = f"{DRAFTS[0] + ' ' if proposal.draft else ''}{proposal.title}"
         body = {"title": title, "body": proposal.body, "head": proposal.head, "base": proposal.base}
         what = "open the pull request"
@@ -124,12 +112,12 @@ class Gitea:
         return proposed(pull), pull
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Steps.read`."""
+        """As `Host.read`."""
         pull = self._read(number)
         return proposed(pull), pull
 
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Steps.write`. A draft stays one, and what a person made ready stays ready."""
+        """As `Host.write`. A draft stays one, and what a person made ready stays ready."""
         text = {"title": f"{_draft_word(said)}{title}", "body": body}
         pull = self._write(str(said["number"]), "update the pull request", text)
         if pull["state"] != "open":
@@ -137,7 +125,7 @@ class Gitea:
         return proposed(pull), pull
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Steps.complete`."""
+        """As `Host.complete`."""
         number = str(said["number"])
         if labels := missing(proposal.labels, (one["name"] for one in said.get("labels") or ())):
             with tried(notes, "labels", "label", *labels):
@@ -151,11 +139,11 @@ class Gitea:
         return done, said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Steps.shut`."""
+        """As `Host.shut`."""
         self._write(str(said["number"]), "close the pull request", {"body": body, "state": "closed"})
 
     def tip(self, head: str) -> str:
-        """As `Steps.tip`."""
+        """As `Host.tip`."""
         what = "look at the branch"
         answer = self._client.ask("GET", f"{self._path}/branches/{quote(head)}", what, fine=(403, 404))
         return dig(self._client.parsed(answer, what), "commit", "id") if answer.status < 300 else ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
 from task.forges import comments, deployments, github_comments, github_deployments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import AfterPush, AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle, withdrawn
+from task.forges.client import AlreadyThere, Client, ForgeKind, Host, Overtaken, Reach
 from task.forges.content import dig
 from task.forges.github_merge import AutoMerge
 from task.forges.marks import described
@@ -29,11 +29,10 @@ NEEDS = (
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 
 
-class GitHub:
+class GitHub(Host):
     """One repository on GitHub."""
 
-    without: ClassVar[Mapping[str, str]] = {}
-    auto_merge_after_push: ClassVar[AfterPush] = "stays"
+    longest = LONGEST_BODY["github"]
 
     def __init__(self, reach: Reach) -> None:
         self._owner, self._repo = reach.place.project
@@ -50,24 +49,12 @@ class GitHub:
         ours.sort(key=lambda one: (one["state"] == "open", one["number"]), reverse=True)
         return proposed(ours[0]) if ours else None
 
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return settle(self, proposal, found, LONGEST_BODY["github"])
-
-    def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        return proposed(self._pull(number))
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As `ForgeApi.withdraw`."""
-        withdrawn(self, found, because)
-
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
-        """As `Steps.create`."""
+        """As `Host.create`."""
         note, answer = "", self._open(proposal, draft=proposal.draft)
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
             note = "it is not a draft: GitHub has none for this repository"
@@ -82,12 +69,12 @@ class GitHub:
         return replace(proposed(pull), note=note), pull
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Steps.read`."""
+        """As `Host.read`."""
         pull = self._pull(number)
         return proposed(pull), pull
 
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Steps.write`."""
+        """As `Host.write`."""
         path, text = f"{self._path}/pulls/{said['number']}", {"title": title, "body": body}
         pull = self._client.json("PATCH", path, "update the pull request", json=text, again=True)
         if pull["state"] != "open":
@@ -95,7 +82,7 @@ class GitHub:
         return proposed(pull), pull
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Steps.complete`."""
+        """As `Host.complete`."""
         issue = f"{self._path}/issues/{said['number']}"
         if labels := missing(proposal.labels, (one["name"] for one in said["labels"])):
             with tried(notes, "labels", "label", *labels):
@@ -117,14 +104,14 @@ class GitHub:
         return done, said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Steps.shut`."""
+        """As `Host.shut`."""
         text = {"body": body, "state": "closed"}
         self._client.ask(
             "PATCH", f"{self._path}/pulls/{said['number']}", "close the pull request", json=text, again=True
         )
 
     def tip(self, head: str) -> str:
-        """As `Steps.tip`."""
+        """As `Host.tip`."""
         answer = self._client.ask(
             "GET", f"{self._path}/git/ref/heads/{quote(head)}", "look at the branch", fine=(403, 404, 409)
         )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from task.errors import ForgeError, RepositoryError
 from task.forges import comments, deployments, gitlab_comments, gitlab_deployments
 from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import AfterPush, AlreadyThere, Client, ForgeKind, Overtaken, Reach, settle, withdrawn
+from task.forges.client import AlreadyThere, Client, ForgeKind, Host, Overtaken, Reach
 from task.forges.content import dig, ours_to_delete
 from task.forges.marks import described
 from task.forges.notes import Notes, missing, rows, tried
-from task.forges.proposal import LONGEST
 from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
@@ -30,11 +29,10 @@ _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while GitLab still checks a new reque
 _UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
 
 
-class GitLab:
+class GitLab(Host):
     """One project on GitLab."""
 
-    without: ClassVar[Mapping[str, str]] = {}
-    auto_merge_after_push: ClassVar[AfterPush] = "ends"
+    auto_merge_after_push = "ends"
 
     def __init__(self, reach: Reach) -> None:
         self._client, self._path = connected(reach, NEEDS)
@@ -56,24 +54,12 @@ class GitLab:
         ours.sort(key=lambda one: (_state(one) == "open", one["iid"]), reverse=True)
         return proposed(ours[0]) if ours else None
 
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return settle(self, proposal, found, LONGEST)
-
-    def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        return proposed(self._read(number))
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As `ForgeApi.withdraw`."""
-        withdrawn(self, found, because)
-
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
     def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
-        """As `Steps.create`."""
+        """As `Host.create`."""
         body = {
             "source_branch": proposal.head,
             "target_branch": proposal.base,
@@ -91,12 +77,12 @@ class GitLab:
         return proposed(request), request
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Steps.read`."""
+        """As `Host.read`."""
         request = self._read(number)
         return proposed(request), request
 
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Steps.write`. A draft stays one, and what a person made ready stays ready."""
+        """As `Host.write`. A draft stays one, and what a person made ready stays ready."""
         text = {"title": f"{DRAFT if said.get('draft') else ''}{title}", "description": body}
         request = self._write(str(said["iid"]), "update the merge request", **text)
         if _state(request) != "open":
@@ -104,7 +90,7 @@ class GitLab:
         return proposed(request), request
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Steps.complete`. GitLab makes labels that are missing."""
+        """As `Host.complete`. GitLab makes labels that are missing."""
         request, fields = said, dict[str, Any]()
         wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
@@ -138,11 +124,11 @@ class GitLab:
         return done, request
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Steps.shut`."""
+        """As `Host.shut`."""
         self._write(str(said["iid"]), "close the merge request", description=body, state_event="close")
 
     def tip(self, head: str) -> str:
-        """As `Steps.tip`."""
+        """As `Host.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
         answer = self._client.ask("GET", path, "look at the branch", fine=(403, 404))
         return dig(self._client.parsed(answer, "look at the branch"), "commit", "id") if answer.status < 300 else ""

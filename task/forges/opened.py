@@ -9,7 +9,6 @@ from task.errors import ForgeError, Malformed
 from task.forges.address import ForgeAddress, Known
 from task.forges.client import LIMITS, ForgeApi, ForgeToken, Reach
 from task.forges.comments import CommentApi, put
-from task.forges.content import honest
 from task.forges.deployments import DeploymentApi
 from task.forges.github_commits import GitHubCommits
 from task.forges.places import place_of
@@ -18,7 +17,7 @@ from task.forges.table import FORGES, forge_of, understood
 from task.forges.tokens import Tokens
 from task.git.remote_url import remote_of
 from task.http import Limits
-from task.model import CommitStatus, Deployment, Proposal, Proposed
+from task.model import CommitStatus, Deployment
 from task.urls import web_page
 
 
@@ -72,7 +71,7 @@ class Forges:
         place = self.place(repo, reached)
         with self._lock:
             if place not in self._opened:
-                self._opened[place] = _Checked(forge_of(self._reach(place, self._tokens.of(place))), place.web)
+                self._opened[place] = forge_of(self._reach(place, self._tokens.of(place)))
             return self._opened[place]
 
     def comments(self, repo: str, reached: str = "") -> RequestComments:
@@ -137,34 +136,6 @@ class Forges:
         if place is None:
             raise ForgeError(f"this is not a repository of {remote.host}", hint="write https://host/owner/repository")
         return place
-
-
-class _Checked:
-    """A forge whose URLs and commits are checked: they go into results, logs and pages."""
-
-    def __init__(self, forge: ForgeApi, page: str) -> None:
-        self._forge, self._page = forge, page
-
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As the forge."""
-        found = self._forge.find(base, head)
-        return honest(found, self._page) if found else None
-
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As the forge."""
-        return honest(self._forge.propose(proposal, found), self._page)
-
-    def state(self, number: str) -> Proposed:
-        """As the forge."""
-        return honest(self._forge.state(number), self._page)
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As the forge."""
-        self._forge.withdraw(found, because)
-
-    def close(self) -> None:
-        """As the forge."""
-        self._forge.close()
 
 
 class RequestComments:

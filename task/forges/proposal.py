@@ -42,8 +42,7 @@ LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbu
 LONGEST = 65_536
 LIFE = """\
 - **you merge it**: the changes go to the base branch, and Argo CD deploys them.
-- **you close it**: all builds in the table are declined. The same and older builds are skipped, and a newer one opens
-  another request. The hold of a rollback ends.
+- **you close it**: these builds and older ones are skipped. A newer one opens another request. A rollback's hold ends.
 - **you push to it**: your commit stays. Later builds are committed on top of it.
 - **you change its title, labels or people, or write before or after this text**: that stays.
 - **a newer build arrives**: it takes the place of the older one."""
@@ -233,7 +232,7 @@ def _rows(apps: Sequence[AppChanges]) -> list[Row]:
             known = rows.get((name, one.image.name, old, new))
             files = dict.fromkeys(filter(None, (known.file if known else "", one.file)))
             rows[name, one.image.name, old, new] = Row(
-                "", name, one.image.name, old, new, why, source, ", ".join(files)
+                "", name, one.image.name, old, new, why, source=source, file=", ".join(files)
             )
     return list(rows.values())
 

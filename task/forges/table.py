@@ -7,7 +7,9 @@ from typing import TypeVar
 
 from task.errors import UnreachableError
 from task.forges import azure, bitbucket_cloud, bitbucket_data_center, gitea, github, gitlab
+from task.forges.address import ForgeAddress
 from task.forges.client import ForgeApi, ForgeKind, Reach
+from task.forges.content import honest
 from task.model import Proposal, Proposed
 
 Value = TypeVar("Value")
@@ -29,37 +31,36 @@ FORGES: Mapping[str, ForgeKind] = {
 
 def forge_of(reach: Reach) -> ForgeApi:
     """Return the forge of a place, without a request."""
-    return Understood(FORGES[reach.place.forge].client(reach), reach.place.host)
+    return Checked(FORGES[reach.place.forge].client(reach), reach.place)
 
 
-class Understood:
-    """A forge whose answers can be read, or are named errors."""
+class Checked:
+    """A forge whose answers can be read, or are named errors. URLs and commits go into results, logs and pages."""
 
-    def __init__(self, forge: ForgeApi, host: str) -> None:
-        self._forge, self._host = forge, host
+    def __init__(self, forge: ForgeApi, place: ForgeAddress) -> None:
+        self._forge, self._place = forge, place
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`."""
-        return self._read(lambda: self._forge.find(base, head))
+        """As the forge."""
+        found = understood(self._place.host, lambda: self._forge.find(base, head))
+        return honest(found, self._place.web) if found else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return self._read(lambda: self._forge.propose(proposal, found))
+        """As the forge."""
+        now = understood(self._place.host, lambda: self._forge.propose(proposal, found))
+        return honest(now, self._place.web)
 
     def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        return self._read(lambda: self._forge.state(number))
+        """As the forge."""
+        return honest(understood(self._place.host, lambda: self._forge.state(number)), self._place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
         """As the forge."""
-        understood(self._host, lambda: self._forge.withdraw(found, because))
+        understood(self._place.host, lambda: self._forge.withdraw(found, because))
 
     def close(self) -> None:
-        """Close the connections."""
+        """As the forge."""
         self._forge.close()
-
-    def _read(self, work: Callable[[], Value]) -> Value:
-        return understood(self._host, work)
 
 
 def understood(host: str, work: Callable[[], Value]) -> Value:

@@ -15,7 +15,9 @@ from task.urls import login_of, normal_url, split, without_login
 
 OURS = "image-update/"  # how the names of our own head branches begin
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
-TO_WRITE = "annotate git-branch with the branch to write to, such as git-branch: main; Argo CD deploys what it follows"
+TO_WRITE = (
+    "annotate git-branch with the branch to write to, such as git-branch: main, and let targetRevision name it, too"
+)
 _HEX = frozenset("0123456789abcdef")
 _ID_LENGTHS = (40, 64)
 _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}

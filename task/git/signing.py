@@ -69,14 +69,14 @@ class Signer:
             self._folder = ""
 
     def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
-        """Return a signed commit of this tree. Raises `CredentialsError` if the key cannot be used."""
+        """Return a signed commit of this tree. It may have no parent (""). Raises `CredentialsError` for a bad key."""
         with self._lock:  # the agent signs for one at a time, and the key is prepared once
             self._prepare()
             env = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
                    for what, value in (("NAME", who.name or who.email), ("EMAIL", who.email))}  # fmt: skip
             programs = ("-c", "gpg.program=gpg", "-c", "gpg.ssh.program=ssh-keygen", "-c", "i18n.commitEncoding=UTF-8")
             settings = ("-c", f"gpg.format={self._key.form}", "-c", f"user.signingKey={self._name}", *programs)
-            argv = (*settings, "commit-tree", "-S", "-p", parent, tree)
+            argv = (*settings, "commit-tree", "-S", *(("-p", parent) if parent else ()), tree)
             try:
                 made = self._git.run(*argv, git_dir=git_dir, stdin=message, env={**env, **self._home()})
             except GitFailed as error:

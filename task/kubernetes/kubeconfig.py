@@ -101,7 +101,7 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
     for kind, wanted in (("clusters", cluster), ("users", user)):
         if wanted not in merged[kind] and (wanted or kind == "clusters"):
             raise UsageError(f"the kubeconfig's context {name!r} names {wanted!r}, which is not among its {kind}",
-                             hint="correct it: kubectl config view shows how it is read")  # fmt: skip
+                             hint="correct it (kubectl config view)")  # fmt: skip
     return Kubeconfig(
         name,
         _text(chosen, "namespace") or "default",
@@ -131,15 +131,11 @@ def _read(path: str) -> dict[str, Any]:
             f"cannot read the kubeconfig {path!r}: {error.strerror}", hint="make it readable for this user"
         ) from None
     except (UnicodeDecodeError, Malformed):
-        raise UsageError(
-            f"the kubeconfig {path!r} is not YAML", hint="correct it: kubectl config view shows how it is read"
-        ) from None
+        raise UsageError(f"the kubeconfig {path!r} is not YAML", hint="correct it (kubectl config view)") from None
     if not isinstance(data, dict):
         if data is None:
             return {}
-        raise UsageError(
-            f"the kubeconfig {path!r} is not a mapping", hint="correct it: kubectl config view shows how it is read"
-        )
+        raise UsageError(f"the kubeconfig {path!r} is not a mapping", hint="correct it (kubectl config view)")
     folder = os.path.dirname(os.path.abspath(path))
     for kind, inner in (("clusters", "cluster"), ("users", "user")):
         for one in (_map(entry, inner) for entry in _list(data, kind)):

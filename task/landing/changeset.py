@@ -69,7 +69,6 @@ class PreparedCommit:
     hold_changes: tuple[str, ...] = ()
     rollbacks: tuple[AppChanges, ...] = ()  # the changes that go back to an older version because a person asked for it
     command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
-    sentences: tuple[str, ...] = ()  # about the images that no change names, or about all if a person gave the command
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     cautions: tuple[Problem, ...] = ()
     lost: tuple[str, ...] = ()  # files with builds of other Applications that waited, and that the base overtook
@@ -233,7 +232,7 @@ def _changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) ->
     for path, members in apps.items():
         states, old = own_states(snapshot.files, path), snapshot.files.get(path)
         new = dict(states)
-        for one in members:
+        for one in sorted(members, key=lambda one: one.remember is not None and one.remember.hold is not None):
             file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
             if aside:
                 remember = _that_travels(remember, snapshot, one.subscription, file)
@@ -304,14 +303,17 @@ def _prepare(
         command = "rollback" if back else "hold"
     changed = tuple(one for one in named if one.changes)
     sentences, asked = tuple(_sentences(done, reasons)), ""
+    whys = {one.hold.reason for one in done if one.hold}
+    why = whys.pop() if len(whys) == 1 else ""
     if not plain or command != wording.command:
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
-        asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named)
+        asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named, why=why)
     if asked or not changed:
-        words = asked or (subject(command, named) if named else "keep what else waits")
+        build = done[0].decision.candidate.version if done else ""
+        words = asked or (subject(command, named, build, why) if named else "keep what else waits")
         message = hold_message(words, wording.template, named, sentences, wording.trailers)
     else:
-        sentences = tuple(_deferrals(done, len(named)))
+        sentences = tuple(_sentences([one for one in done if one.decision.verdict == "defer"], ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
     destination = Destination(snapshot.repo, snapshot.branch, head)
     options = wording.push_options if changed else ()  # what is only remembered changes nothing for the server
@@ -326,7 +328,6 @@ def _prepare(
         of_holds,
         tuple(back),
         command,
-        sentences,
         asked,
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
@@ -344,20 +345,12 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
     return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
 
 
-def _deferrals(done: Sequence[Move], apps: int) -> list[str]:
-    """Return a sentence for each image that is only remembered. Of several Applications, it names its own."""
-    return [
-        f"{f'{one.subscription.application.name}, ' if apps > 1 else ''}{line}"
-        for one in done
-        if not one.updates
-        for line in _sentences([one], ())
-    ]
-
-
-def _sentences(done: Sequence[Move], reasons: Sequence[tuple[object, str, str]]) -> Mapping[str, None]:
+def _sentences(done: Sequence[Move], reasons: Sequence[tuple[tuple[str, str], str, str]]) -> Mapping[str, None]:
     """Return a sentence for each image with the outcome and its reason, and the missing reasons of holds."""
-    lines = dict.fromkeys(f"{key_of(one.subscription)}: {one.decision.because}" for one in done)
-    missing = (f"{what}: {why}" for _app, what, why in reasons if not any(why in line for line in lines))
+    lines = dict.fromkeys(
+        f"{one.subscription.application.name} ({key_of(one.subscription)}): {one.decision.because}" for one in done
+    )
+    missing = (f"{app[1]} ({what}): {why}" for app, what, why in reasons if not any(why in line for line in lines))
     return {**lines, **dict.fromkeys(missing)}
 
 

@@ -10,17 +10,21 @@ from task.deciding.ask import Ask
 from task.deciding.decide import decide_one, own_states, places, state_path
 from task.deciding.job import Job, Terms
 from task.deciding.move import Move
-from task.deciding.weigh import Facts
+from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import TargetError, TaskError
+from task.forges.proposal import proposes
+from task.forges.proposed_builds import build_key
 from task.git.names import OURS
 from task.landing.gathering import Gather
 from task.landing.governed import CONFIG, with_all_keys
+from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
 from task.landing.requests import Request, declined, is_over, requests_of
 from task.landing.waiting import Decided, Rest, decide_again, pairs_of, rest_of, waiting_on
-from task.model import File, Head, Place, Problem, Snapshot, State, Waited
-from task.policy.remember import merged
+from task.model import File, Files, Head, Memory, Place, Problem, Snapshot, State, Waited
+from task.policy.order import alike
+from task.policy.remember import hold_text, merged
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
 
@@ -51,6 +55,28 @@ class ExistingHeads:
         """Return a head branch of somebody else, which is never replaced."""
         return None if self.ours(name) else self.found.get(name)
 
+    def declined_rollbacks(self, decided: Sequence[Decided]) -> tuple[Files, list[Problem]]:
+        """Return the memory without the holds of rollbacks that a person has declined, and warnings that say so."""
+        closed: dict[str, set[str]] = {}
+        problems: dict[Problem, None] = {}
+        for ask, move in decided:
+            request = self.requests.get(move.decision.head)
+            found = request.found if request else None
+            if found is None or found.state != "closed":
+                continue
+            listed = proposes(found.body)
+            for sub in (ask.subscription, *ask.siblings):
+                app, path, key = sub.application.key, state_path(sub), key_of(sub)
+                known = listed.get(build_key(app, sub.entry.alias, sub.entry.image.identity))
+                for state in own_states(self.base.memory, path).values():
+                    memory = state.images.get(key, Memory())
+                    hold = memory.hold or state.hold
+                    if known and hold and memory.rollback and alike(memory.rollback, known):
+                        closed.setdefault(path, set()).add(key)
+                        why = f"{key}: its rollback was declined, {found.url}; no longer {hold_text(hold)}"
+                        problems[Problem(application=app, rule="held", message=why, severity="warning")] = None
+        return without_rollbacks(self.base.memory, closed), list(problems)
+
     def decide_again(
         self, decided: Sequence[Decided], facts: Facts, gather: Gather, terms: Terms, world: World
     ) -> tuple[list[Move], Waits]:
@@ -71,7 +97,7 @@ class ExistingHeads:
             rest[name] = rest_of(head, waiting, unread, subs)
             pairs = pairs_of(waiting, there)
             ancestry = {**facts.ancestry, **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)}}
-            again = decide_again(self.base, name, waiting, unread, there, terms, ancestry)
+            again = decide_again(self.base, name, waiting, unread, there, terms, replace(facts, ancestry=ancestry))
             found |= {ask.key: move for (ask, _), move in zip(there, again.moves, strict=True)}
             kept += again.kept
             waited += again.waited

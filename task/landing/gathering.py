@@ -9,6 +9,7 @@ from functools import cache
 from task.deciding.ask import Ask
 from task.deciding.decide import questions
 from task.deciding.job import Job, Wording
+from task.deciding.shared_holds import holds_of_others
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.landing.ports import Batch, World
@@ -35,7 +36,8 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
             return (text for _commit, text in texts if text is not None)
 
         by_image = {replace(question, facts=()): answer for question, answer in answers.items()}
-        return Facts(ancestry, by_image, earlier, exists)
+        subs = (sub for ask in asks for sub in (ask.subscription, *ask.siblings))
+        return Facts(ancestry, by_image, earlier, exists, holds_of_others(snapshot, subs, job.terms))
 
     return gather
 

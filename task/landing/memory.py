@@ -6,7 +6,7 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from task.deciding.decide import file_of, own_states, state_path, states_of
@@ -15,7 +15,7 @@ from task.deciding.weigh import key_of
 from task.editors.state_file import write_state
 from task.errors import TaskError
 from task.model import File, Files, Memory, Snapshot, State
-from task.policy.remember import apart
+from task.policy.remember import apart, merged
 
 
 def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
@@ -67,12 +67,36 @@ def _with(known: State, snapshot: Snapshot, move: Move, new: Remember, file: str
     base = own_states(snapshot.files, state_path(sub)).get(file, State())
     if not _aside(move):  # the base itself remembers it from now on
         base = State(new.hold or base.hold, {**base.images, key: new.memory or Memory()})
-    wanted = states_of(snapshot, sub).get(file, State())
+    wanted = merged(own_states(snapshot.files, state_path(sub)).get(file, State()), known)  # with the moves before
     hold = None if new.lifted else new.hold or wanted.hold
     whole = apart(Memory(hold=base.hold), Memory(released=known.released), Memory(hold=hold), now)
     memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())
-    one = apart(base.images.get(key, Memory()), known.images.get(key, Memory()), memory, now)
+    before = known.images.get(key, Memory())
+    one = apart(base.images.get(key, Memory()), before, memory, now)
+    # The memory names the rollback that its hold is for, until a person holds the image for another reason.
+    held, back = one.hold or whole.hold, memory.rollback
+    if not move.rolled_back or move.kept:
+        back = before.rollback if held == (before.hold or known.hold) else None
+    one = replace(one, rollback=back if held else None)
     return State(whole.hold, {**known.images, key: one}, whole.released)
+
+
+def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> Files:
+    """Return the memory without the holds of rollbacks that a person has declined: the images of each state file."""
+    files = dict(memory)
+    for path, keys in closed.items():
+        states = {}
+        for file, state in own_states(memory, path).items():
+            images = dict(state.images)
+            for key in keys:
+                images[key] = replace(images.get(key, Memory()), hold=None, rollback=None)
+            whole = any(key in keys and one.rollback and not one.hold for key, one in state.images.items())
+            states[file] = replace(state, hold=None if whole else state.hold, images=images)
+        if text := write_state(memory[path].text, _without_empty(states)):
+            files[path] = File(text)
+        else:
+            del files[path]
+    return files
 
 
 def _without_empty(states: dict[str, State]) -> dict[str, State]:

@@ -207,6 +207,10 @@ class World:
         """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
         raise NotImplementedError
 
+    def commit_page(self, repo: str, commit: str) -> str:
+        """Return the URL of a commit's page, or "" if the Git host is unknown. This makes no request."""
+        raise NotImplementedError
+
     def comments(self, repo: str) -> Comments:
         """Return the comments on the pull requests of a repository."""
         raise NotImplementedError

@@ -142,8 +142,6 @@ def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job
     refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
     own = prepared.templated and bool(prepared.apps)  # the author's own template, not our text
     words = [subject, text] if own and prepared.asked else [text] if own else []
-    if not own and prepared.sentences and (prepared.hold_changes or prepared.rollbacks):
-        words.append("\n".join(prepared.sentences))
     of_resources = [label for one in prepared.decisions for label in one.subscription.application.request_labels]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
     links = Links(wanted.source, wanted.run, compare)

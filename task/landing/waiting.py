@@ -15,7 +15,7 @@ from typing import Literal
 from task.annotations.writable import refuse_files
 from task.deciding.ask import Ask
 from task.deciding.decide import file_of, is_state_path, own_states, reading, situation_of, state_path
-from task.deciding.job import Terms
+from task.deciding.job import Promoted, Terms
 from task.deciding.move import Move, Remember
 from task.deciding.questions import Offer
 from task.deciding.target import resolve, target_of, target_places
@@ -39,13 +39,14 @@ from task.model import (
     Waited,
     Written,
 )
-from task.policy.order import Ancestry, alike, commits, version_of, why_older
-from task.policy.remember import hold_text, holding, released, rolled_back
+from task.policy.order import alike, commits, version_of, why_older
+from task.policy.remember import hold_text, released, rolled_back
 
 Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and after a change on a head branch
 GONE = File("", "")
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 NOTHING = State()
+LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
 MOST_LINES = 4000  # that differ: more are not compared, because that may take minutes
 
 
@@ -57,6 +58,7 @@ class Waiting:
     image: Image
     build: Build = Build()
     rollback: Memory | None = None  # what the head branch remembers, if a person's rollback waits
+    as_then: bool = False  # whether the base has what it had when this was proposed
 
     @property
     def subscription(self) -> Subscription:
@@ -99,6 +101,7 @@ def waiting_on(
             on_head = False
             # what waits was proposed before a freeze, and was asked about at the registry then
             situation = situation_of(base, replace(sub, freeze=None), terms)
+            own = _remembered(base, sub)
         except TaskError as error:
             if any(_writes(sub, path) for path in head.changed):
                 unread.append(Unread(sub, error, on_head, written))
@@ -107,7 +110,11 @@ def waiting_on(
         back = now.rollback is not None and alike(now.rollback, new) and now.rollback.was == version_of(old)
         of_this = now.written is not None and version_of(now.written) == version_of(new)
         build = now.written.build if now.written and of_this and not back else Build()
-        found.append(Waiting(situation, image, build, now if back else None))
+        then, there = (
+            (version_of(text), memory.written, memory.replaced)
+            for text, memory in ((old, was), (situation.in_git, own))
+        )
+        found.append(Waiting(situation, image, build, now if back else None, then == there))
     return found, unread
 
 
@@ -195,7 +202,10 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> tuple
     edits = []
     for hunk in hunks:
         if (hunk.a, hunk.b) != (start, first):
-            block = next((one for one in blocks if one.a <= start and hunk.a <= one.a + one.size and one.size), None)
+            inside = int(start == hunk.a and 0 < start < len(old))  # what is only inserted needs its neighbours
+            block = next(
+                (one for one in blocks if one.a <= start - inside and hunk.a + inside <= one.a + one.size), None
+            )
             if block:
                 at = start - block.a + block.b
                 edits.append((at, at + hunk.a - start, new[first : hunk.b]))
@@ -214,12 +224,28 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
     least -= start
     end = next((count for count in range(least) if old[-1 - count] != new[-1 - count]), least)
     middle, other = old[start : len(old) - end], new[start : len(new) - end]
+    if len(middle) == len(other):  # values have changed: line by line, unless hardly any line is the same
+        starts = [at for at, pair in enumerate(zip(middle, other, strict=True)) if pair[0] == pair[1]]
+        if 2 * len(starts) >= len(middle) - 1:
+            inner = [Match(start + at, start + at, 1) for at in starts]
+            return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
     if max(len(middle), len(other)) > MOST_LINES:
         return None
     found = SequenceMatcher(None, middle, other).get_matching_blocks()
     inner = [Match(one.a + start, one.b + start, one.size) for one in found[:-1]]
-    last = Match(len(old) - end, len(new) - end, end)
-    return [Match(0, 0, start), *inner, last]
+    return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
+
+
+def _joined(blocks: Iterable[Match]) -> list[Match]:
+    """Return the blocks, with those that follow each other as one."""
+    found: list[Match] = []
+    for one in blocks:
+        last = found[-1] if found else None
+        if last and (last.a + last.size, last.b + last.size) == (one.a, one.b):
+            found[-1] = Match(last.a, last.b, last.size + one.size)
+        else:
+            found.append(one)
+    return found
 
 
 @dataclass(frozen=True)
@@ -270,7 +296,7 @@ def decide_again(
     unread: Sequence[Unread],
     decided: Sequence[Decided],
     terms: Terms,
-    ancestry: Ancestry,
+    facts: Facts,
 ) -> DecidedAgain:
     """Decide what waits on a head branch of ours together with the asks that go there."""
     moves = {ask.key: move for ask, move in decided}
@@ -281,7 +307,7 @@ def decide_again(
     fate: Fate
     for found in waiting:
         key = found.subscription.identity
-        one = replace(found, situation=replace(found.situation, facts=Facts(ancestry)))
+        one = replace(found, situation=replace(found.situation, facts=facts))
         if key in asks:
             moves[key], own, fate, because = _with_ask(base, one, asks[key], moves[key], terms)
         else:
@@ -295,7 +321,7 @@ def decide_again(
         key, policy = lost.subscription.identity, lost.subscription.policy
         if lost.written and key in moves and moves[key].updates and not asks[key].intent:
             new, build = moves[key].decision.candidate, moves[key].build
-            if older := why_older(Written(new.tag, new.digest, build), lost.written, policy, ancestry):
+            if older := why_older(Written(new.tag, new.digest, build), lost.written, policy, facts.ancestry):
                 why = f"{version_of(lost.written)} waits on the head branch already: {older}"
                 moves[key] = moves[key].without_effect(Verdict("refuse", "superseded", why))
     rewritten = any(one.updates for one in moves.values()) or any(one.outcome != "waits" for one in waited)
@@ -380,9 +406,8 @@ def _after(situation: Situation, ask: Ask, move: Move) -> Situation:
     remember = move.remember
     if remember is None:
         return situation
-    memory = remember.memory or situation.memory
-    if _verb(ask) == "release":
-        memory = released(situation.memory)
+    writes = _verb(ask) == "release" and move.updates
+    memory = released(situation.memory) if writes else remember.memory or situation.memory
     hold = None if remember.lifted else remember.hold or situation.state.hold
     return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
 
@@ -402,7 +427,7 @@ def _told(sub: Subscription, head: str, outcome: Fate, because: str, tag: str, d
 def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it, and why."""
     situation = one.situation
-    there, hold = version_of(situation.in_git), holding(situation.state, situation.memory, situation.terms.now)
+    there, hold = version_of(situation.in_git), situation.hold
     if there == one.image.version and situation.in_git.sound:
         return None, "merged", f"{base.branch} says {there} by now"
     if one.rollback:
@@ -411,15 +436,20 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
         because = f"rolled back from {one.was}{f'; {hold_text(hold)}' if hold else ''}"
         return _rollback(one, one.rollback, because), "waits", because
     move = weigh(situation, Offer(one.image, one.build))
+    if one.as_then and move.decision.rule in ("not-newer", "superseded"):  # a person has allowed an older version
+        allowed = replace(situation, terms=replace(situation.terms, allow_downgrade=True))
+        offer = Offer(one.image, one.build, promoted=Promoted("", since=lambda: LONG_AGO))
+        move = again if (again := weigh(allowed, offer)).decision.verdict in ("update", "defer") else move
     verdict = move.decision.judged
     if verdict.verdict == "defer":
         return move, "deferred", hold_text(hold) if hold else verdict.because
     if verdict.verdict != "update":
         return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
     move = replace(move, decision=replace(move.decision, candidate=one.image))
-    if move.remember and move.remember.memory:  # a build that is deferred as well stays deferred
-        memory = replace(move.remember.memory, deferred=situation.memory.deferred)
-        move = replace(move, remember=replace(move.remember, memory=memory))
+    deferred = situation.memory.deferred  # as well: it stays, unless it is this very build
+    deferred = deferred if deferred and not alike(deferred, one.image) else None
+    memory = move.remember.memory if move.remember and move.remember.memory else situation.memory
+    move = replace(move, remember=replace(move.remember or Remember(), memory=replace(memory, deferred=deferred)))
     return move, "waits", verdict.because
 
 

@@ -47,38 +47,37 @@ class Log:
 
 
 class TextFormatter(logging.Formatter):
-    """Formats lines as `warning: what happened; what to do`. An info has no prefix."""
+    """Formats lines as `warning: what happened`, with what to do on a line of its own. An info has no prefix."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line.
-
-        Only a traceback has several lines, in every form of the log. It may quote untrusted text.
-        """
+        """Return the lines. A traceback, which may quote untrusted text, is the same in every form of the log."""
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
-        hint = getattr(record, "hint", "")
-        return self.line(record.levelname.lower(), f"{record.getMessage()}; {hint}" if hint else record.getMessage())
+        return self.line(record.levelname.lower(), record.getMessage(), getattr(record, "hint", ""))
 
-    def line(self, level: str, sentence: str) -> str:
-        """Return the line for a sentence."""
-        return printable(sentence) if level == "info" else f"{level}: {printable(sentence)}"
+    def line(self, level: str, sentence: str, hint: str) -> str:
+        """Return the line for a sentence, and another one for what to do, if there is a hint."""
+        text = printable(sentence) + (f"\n  fix: {printable(hint)}" if hint else "")
+        return text if level == "info" else f"{level}: {text}"
 
 
 class GitHubFormatter(TextFormatter):
     """Formats lines so that GitHub's runner turns them into annotations."""
 
-    def line(self, level: str, sentence: str) -> str:
-        """Return `::warning::what happened; what to do`, with `%` escaped, because the runner unescapes it."""
-        return printable(sentence) if level == "info" else f"::{level}::{printable(sentence).replace('%', '%25')}"
+    def line(self, level: str, sentence: str, hint: str) -> str:
+        """Return `::warning::what happened%0A  fix: what to do`. The runner unescapes `%`, and shows two lines."""
+        text = super().line("info", sentence, hint)
+        return text if level == "info" else f"::{level}::" + text.replace("%", "%25").replace("\n", "%0A")
 
 
 class JsonFormatter(TextFormatter):
-    """Formats each line as a JSON object. Its `msg` is exact."""
+    """Formats each line as a JSON object. Its `msg` and `fix` are exact."""
 
-    def line(self, level: str, sentence: str) -> str:
-        """Return `{"time": …, "level": "warning", "msg": …}`."""
+    def line(self, level: str, sentence: str, hint: str) -> str:
+        """Return `{"time": …, "level": "warning", "msg": …, "fix": …}`."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         record = {"time": now, "level": level, "msg": without_logins(sentence)}
+        record |= {"fix": without_logins(hint)} if hint else {}
         return exact_json(json.dumps(record, ensure_ascii=False))
 
 

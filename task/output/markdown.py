@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from task.text import visible
+from task.text import printable
 from task.urls import without_login
 
 LONGEST_CELL = 300
@@ -27,6 +27,7 @@ class Row(NamedTuple):
     old: str
     new: str  # "" where nothing changes
     why: str = ""
+    fix: str = ""
     source: str = ""  # Markdown: where it was built
     file: str = ""  # that is written
 
@@ -42,7 +43,7 @@ def builds(rows: Sequence[Row], room: int) -> str:
             "Application": code(row.application),
             "Image": code(row.image),
             "Version": " → ".join(code(text) for text in (row.old, row.new) if text),
-            "Why": code(row.why),
+            "Why": f"{code(row.why)} fix: {code(row.fix)}" if row.fix else code(row.why),
             "Built from": row.source,
             "File": code(row.file),
         }
@@ -70,7 +71,7 @@ def folded(title: str, text: str, *, html: bool = True) -> str:
 
 def code(text: str) -> str:
     """Return the text as code, with `?` for characters that are invisible or would end the code or the cell."""
-    line = " ".join(visible(text).split())
+    line = " ".join(printable(text).split())
     line = line if len(line) <= LONGEST_CELL else f"{line[: LONGEST_CELL - 1]}…"
     return f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`" if line else ""
 

@@ -82,6 +82,9 @@ def as_json(report: Report) -> dict[str, Any]:
         "errors": [problem_as_json(problem) for problem in report.problems],
         "counts": counts(report),
         "timings": timings,
+        "exit_code": report.exit,
+        "source": without_login(report.source) or None,
+        "pipeline_run": without_login(report.pipeline_run) or None,
     }
 
 
@@ -169,4 +172,5 @@ def _commit(commit: Commit) -> dict[str, Any]:
         "attempts": commit.attempts,
         "rollback": commit.rollback,
         "through": commit.through,
+        "url": commit.url or None,
     } | ({"diff": commit.diff} if commit.diff is not None else {})

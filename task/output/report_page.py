@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import groupby
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from task.output.diff import diff_lines
-from task.output.words import (
-    ROLLED_BACK,
-    VERDICTS,
-    change,
-    counted,
-    ending,
-    nothing_decided,
-    proved,
-    waiting_line,
-    went_back,
-    would_be,
-)
-from task.text import visible
+from task.output.words import JSON, exit_words, lines, others, outcome, parted, waiting_words
+from task.text import counted, visible
 from task.urls import web_page
 
-TIMINGS = {"find": "finding the Applications", "land": "deciding and pushing", "follow": "refreshing and waiting"}
 MARKED = ("update", "unchanged", "refuse", "defer", "error", "updated", "refused", "failed", "warning")
+TIMINGS = {"find": "finding the Applications", "land": "deciding and pushing", "follow": "refreshing and waiting"}
+LATER = {"timings": None, "waiting": (), "source": None, "pipeline_run": None}  # what older reports do not have
+OF_COMMITS = {"url": None, "rollback": False, "diff": None}
 
 
 def _text(value: object) -> Markup:
@@ -46,27 +35,29 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
 )
 ENVIRONMENT.tests["web_page"] = web_page
+ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 
-def page(report: Mapping[str, Any]) -> str:
+def page(report: JSON) -> str:
     """Return the page for a report that `task.output.saved_report` has checked."""
-    return ENVIRONMENT.get_template("report.html.j2").render(
-        report=report,
-        applications=[
-            (name, list(decisions))
-            for name, decisions in groupby(report["decisions"], lambda decision: decision["application"])
-        ],
-        hints={(error["application"], error["message"]): error["hint"] for error in report["errors"]},
-        dry=would_be(report),
-        back=ROLLED_BACK if went_back(report) else "",
-        change=change,
-        counted=counted,
-        ending=ending,
-        nobody=nothing_decided,
-        proved=proved,
-        waiting_line=waiting_line,
-        words=VERDICTS,
-        timings=TIMINGS,
-        marked=MARKED,
+    first, rest, folded = parted(lines(report))
+    told = outcome(report)
+    return render(
+        "report.html.j2",
+        report={**LATER, **report, "commits": [{**OF_COMMITS, **one} for one in report["commits"]]},
+        title=f"{report['command']} {' '.join(image['reference'] for image in report['images'][:3])}: {told}",
+        outcome=told,
+        end=exit_words(report),
+        first=first,
+        rest=rest,
+        folded=folded,
+        problems=others(report),
+        waiting_words=waiting_words,
         diff_lines=diff_lines,
+        phases=TIMINGS,
     )
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page. Whatever it shows is escaped."""
+    return ENVIRONMENT.get_template(template).render(values)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
-from typing import Any
+from collections.abc import Iterator
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -13,39 +11,36 @@ from rich.table import Table
 from rich.text import Text
 
 from task.output.diff import diff_lines
-from task.output.report_text import MARKS, summary
-from task.output.words import VERDICTS, change, nothing_decided, proved, waiting_line, went_back, would_be
+from task.output.report_text import commit_words
+from task.output.words import JSON, Line, headline, lines, own_commits, requests, waiting_words
 from task.text import printable, printable_lines
 
-JSON = Mapping[str, Any]
-SYMBOLS = {**MARKS, "update": "✓", "refuse": "✗", "defer": "◷"}  # beyond ASCII
+MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
+SYMBOLS = {**MARKS, "update": "✓", "refuse": "–", "defer": "◷", "error": "✗"}  # beyond ASCII
 STYLES = {
     "update": "green", "unchanged": "dim", "refuse": "yellow", "defer": "cyan", "error": "bold red",
     "updated": "bold green", "refused": "bold yellow", "failed": "bold red",
 }  # fmt: skip
 DIFF_STYLES = {"file": "bold", "hunk": "cyan", "add": "green", "del": "red"}
 _NOTHING = Text("")
-_VERDICT, _REASON = 10, 44  # columns: of a mark and the longest verdict; of the narrowest reason next to the others
+_REASON = 44  # columns of the narrowest reason next to the others
 
 
 def table(report: JSON, console: Console) -> str:
-    """Return the JSON report for a console: the decisions by Application, then the commits.
+    """Return the JSON report for a console: what failed and what changed first, then the commits.
 
     Only diffs may be wider than the console.
     """
-    dry = would_be(report)
-    words = summary(report["status"], report["counts"], dry=dry, back=went_back(report))
-    end = Text(words, STYLES.get(report["status"], "bold"))
-    if not (report["images"] or report["decisions"] or report["commits"]):
-        return _rendered(console, end)
-    images = ", ".join(image["reference"] for image in report["images"])
-    text = _rendered(console, Text(printable(f"{report['command']} {images}"), "bold"), *_decisions(report, console))
-    for commit in report["commits"]:
+    head = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
+    text = _rendered(console, head, *_decisions(report, console))
+    for commit in own_commits(report):
         text += _rendered(console, _NOTHING, *_commit(commit))
         if commit.get("diff"):
             text += diff_text(commit["diff"], console)
-    waiting = [Text(printable(waiting_line(one))) for one in report.get("waiting", ())]  # older reports have none
-    return text + _rendered(console, *([_NOTHING, *waiting] if waiting else []), _NOTHING, end)
+    below = [Text(printable(f"{one['outcome']} {waiting_words(one)}")) for one in report.get("waiting", ())]
+    below = [*(Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)), *below]
+    end = [*([_NOTHING, *below] if below else []), _NOTHING, head] if report["decisions"] or report["commits"] else []
+    return text + (_rendered(console, *end) if end else "")
 
 
 def diff_text(diff: str, console: Console | None) -> str:
@@ -65,44 +60,21 @@ def _rendered(console: Console, *parts: RenderableType) -> str:
 
 
 def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
-    decisions = report["decisions"]
-    if not decisions and report["status"] != "failed":
-        yield _NOTHING
-        rules = (error["rule"] for error in report["errors"])
-        yield Text(nothing_decided("it", report["counts"]["applications"], rules))
-    symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
-    arrow = "→" if symbols is SYMBOLS else "->"
-    hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}
-    rows: list[tuple[str, list[Text]]] = []  # the Application; the cells for verdict, image, change and reason
-    for decision in decisions:
-        verdict, style = decision["verdict"], STYLES.get(decision["verdict"], "")
-        was, offered = printable(decision["current"] or ""), printable(decision["candidate"] or "")
-        versions = change(verdict, was, offered, arrow, read=bool(decision["target"]))
-        reason = Text.assemble((printable(decision["rule"]), style), f": {printable(decision['because'])}")
-        hint = hints.get((decision["application"], decision["because"]))
-        if verdict == "error" and hint:
-            reason.append(f"\nfix: {printable(hint)}", "bold")
-        if decision.get("from"):  # reports of 0.1 do not have this member
-            reason.append(f"\nfrom {printable(decision['from'])}", "dim")
-        if told := proved(decision):
-            reason.append(f"\nproof: {printable(told)}", "dim")
-        if verdict in ("update", "unchanged") and decision["file"]:
-            reason.append(f"\n{printable(decision['file'])}", "dim")
-        alias = f"{decision['alias']}=" if decision["alias"] else ""
-        image = printable(f"{alias}{decision['image']}")
-        change_style = "bold" if verdict == "update" else ""
-        mark = Text.assemble((f"{symbols.get(verdict, '?')} {VERDICTS.get(verdict, verdict)}", style))
-        cells = [mark, Text(image), Text.assemble((versions, change_style)), reason]
-        rows.append((printable(decision["application"]), cells))
+    symbols, arrow = (SYMBOLS, "→") if console.encoding.startswith("utf") else (MARKS, "->")
+    apps: dict[str, list[list[Text]]] = {}  # the cells for verdict, image, version and reason
+    for one in lines(report):
+        mark = Text(f"{symbols.get(one.verdict, '?')} {one.word}", STYLES.get(one.verdict, ""))
+        version = Text(printable(one.version(arrow)), "bold" if one.new else "")
+        apps.setdefault(one.application, []).append([mark, Text(printable(one.image)), version, _reason(one)])
     # Put all cells side by side, or all but the reason, or, on a narrow terminal, only the verdict.
-    image_width, change_width = (max((cell_len(cells[at].plain) for _, cells in rows), default=0) for at in (1, 2))
-    left = console.width - 8 - _VERDICT - image_width - change_width  # 8: the indent, and two blanks between columns
-    widths = [_VERDICT, image_width, change_width][: 3 if left >= 0 else 1]
-    widths += [left] if left >= _REASON else []
-    for app, members in groupby(rows, lambda row: row[0]):
+    rows = [row for rows in apps.values() for row in rows]
+    widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
+    left = console.width - 8 - sum(widths)  # 8: the indent, and two blanks between columns
+    widths = widths[: 3 if left >= 0 else 1] + ([left] if left >= _REASON else [])
+    for app, members in apps.items():
         yield _NOTHING
-        yield Text(app, "bold blue")
-        for _, cells in members:
+        yield Text(printable(app), "bold blue")
+        for cells in members:
             grid = Table.grid(padding=(0, 2))
             for width in widths:
                 grid.add_column(width=width, overflow="fold")
@@ -111,16 +83,19 @@ def _decisions(report: JSON, console: Console) -> Iterator[RenderableType]:
             yield from (Padding(cell, (0, 0, 0, 6)) for cell in cells[len(widths) :])
 
 
+def _reason(one: Line) -> Text:
+    reason = Text(printable(one.why))
+    if one.fix:
+        reason.append(f"\nfix: {printable(one.fix)}", "bold")
+    if one.file:
+        reason.append(f"\n{printable(one.file)}", "dim")
+    return reason
+
+
 def _commit(commit: JSON) -> Iterator[RenderableType]:
-    name = f"commit {printable(commit['commit'][:12])}" if commit["commit"] else "would commit"
-    name = f"rollback {name}" if commit.get("rollback") else name
-    place = f" on {printable(commit['head'])} of {printable(commit['repository'])}"
-    yield Text.assemble((name, "bold magenta"), place)
-    below = []
+    name = "would commit" if not commit["commit"] else "rollback commit" if commit.get("rollback") else "commit"
+    yield Text.assemble((name, "bold magenta"), f" {printable(commit_words(commit))}")
     if commit["attempts"] > 1:
-        below.append(Text(f"others were faster {commit['attempts'] - 1} times", "dim"))
-    if commit["pull_request"]:
-        below.append(Text(printable(commit["pull_request"]), "cyan"))
+        yield Padding(Text(f"others were faster {commit['attempts'] - 1} times", "dim"), (0, 0, 0, 4))
     if not commit.get("diff"):
-        below += [Text(printable(file)) for file in commit["files"]]
-    yield from (Padding(line, (0, 0, 0, 4)) for line in below)
+        yield from (Padding(Text(printable(file)), (0, 0, 0, 4)) for file in commit["files"])

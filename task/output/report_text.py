@@ -2,74 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from task.model import Judged, Report
-from task.output.report_json import counts, current, status, waited_as_json
-from task.output.words import (
-    ROLLED_BACK,
-    VERDICTS,
-    change,
-    counted,
-    ending,
-    nothing_decided,
-    waiting_line,
-)
+from task.output.words import FOLDED, JSON, headline, lines, own_commits, requests, waiting_words
 from task.text import and_more, printable
-from task.urls import without_login
-
-MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
 
 
-def plain(report: Report) -> str:
-    """Return the whole report as plain text, with one fact on each line."""
-    lines: list[str] = []
-    app = ""
-    for decision in report.decisions:
-        if decision.subscription.application.key != app:
-            app = decision.subscription.application.key
-            lines.append(app)
-        lines += _plain_decision(decision)
-    for commit in report.commits:
-        if not commit.already_there:
-            name = f"commit {commit.commit[:12]}" if commit.commit else "would commit"
-            name = f"rollback {name}" if commit.rollback else name
-            files = and_more(commit.files)
-            lines.append(f"{name} on {commit.head} of {without_login(commit.repo)}: {files}")
-        if commit.pull_request:
-            lines.append(f"pull request {commit.pull_request}")
-        if commit.diff:
-            lines += commit.diff.rstrip("\n").split("\n")
-    lines += [waiting_line(waited_as_json(one)) for one in report.waiting]
-    failed = any(problem.severity == "error" for problem in report.problems)
-    if not report.decisions and not failed and report.images:
-        names = ", ".join(image.reference for image in report.images)
-        lines.append(nothing_decided(names, report.considered, (one.rule for one in report.problems)))
-    back = any(commit.rollback for commit in report.commits)
-    lines.append(summary(status(report), counts(report), dry=report.dry, back=back))
-    return "\n".join(map(printable, lines)) + "\n"  # nearly all of this is untrusted: names, URLs, diffs
+def plain(report: JSON) -> str:
+    """Return the whole report as plain text.
+
+    In a log of 2,000 lines, the first or the last line is enough: both say everything. The message of what failed is
+    in the log, once, with what to do.
+    """
+    head = headline(report)
+    shown = [head, *_decisions(report), *_commits(report)]
+    for commit in report["commits"]:
+        shown += commit["diff"].rstrip("\n").split("\n") if commit.get("diff") else []
+    shown += [head] if len(shown) > 1 else []
+    return "\n".join(map(printable, shown)) + "\n"  # nearly all of this is untrusted: names, URLs, diffs
 
 
-def _plain_decision(decision: Judged) -> Iterator[str]:
-    entry, verdict = decision.subscription.entry, decision.judged
-    alias = f"{entry.alias}=" if entry.alias else ""
-    versions = change(verdict.verdict, current(decision) or "", decision.candidate.version, read=bool(decision.kind))
-    yield f"  {MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]:8} {alias}{entry.image.name}  {versions}"
-    yield f"      {verdict.rule}: {verdict.because}"
-    if decision.source:
-        yield f"      from: {decision.source}"
-    if decision.proof:
-        yield f"      proof: {decision.proof}"
-    if verdict.hint and verdict.verdict == "error":
-        yield f"      fix: {verdict.hint}"
-    if decision.current.file and verdict.verdict in ("update", "unchanged"):
-        yield f"      file: {decision.current.file}"
+def _decisions(report: JSON) -> Iterator[str]:
+    rows = []
+    for one in lines(report):
+        why = one.rule if one.verdict == "error" else one.why
+        bracketed = f"({why})" if one.verdict in (*FOLDED, "error") else why
+        rows.append((one.word, one.application, one.image, one.version(), f"{bracketed}  {one.file}".rstrip()))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def summary(end: str, numbers: Mapping[str, int], *, dry: bool, back: bool) -> str:
-    """Return the last line: how the run ended, and how many decisions of each kind it made."""
-    words = [f"{number} {word}" for word, number in counted(numbers, dry=dry).items()]
-    verdicts = ", ".join([*words, ROLLED_BACK] if back else words)
-    return ": ".join(
-        filter(None, (ending(end, numbers, dry=dry), verdicts or ("nothing was done" if end == "failed" else "")))
-    )
+def _commits(report: JSON) -> Iterator[str]:
+    for commit in own_commits(report):
+        word = "would commit" if not commit["commit"] else "rollback commit" if commit.get("rollback") else "commit"
+        yield f"{word} {commit_words(commit)}: {and_more(commit['files'])}"
+    yield from (f"request {url}" for url in requests(report))
+    yield from (f"{one['outcome']} {waiting_words(one)}" for one in report.get("waiting", ()))
+
+
+def commit_words(commit: JSON) -> str:
+    """Return which commit it is: its page if the Git host is known, and its branch."""
+    if url := commit.get("url"):
+        return f"{url} on {commit['head']}"
+    start = f"{commit['commit'][:12]} on " if commit["commit"] else "on "
+    return f"{start}{commit['head']} of {commit['repository']}"

@@ -17,6 +17,7 @@ def as_json(status: Status) -> dict[str, Any]:
     """Return the status as plain data. Absent values are None, never left out."""
     return {
         "schema": SCHEMA,
+        "at": status.at or None,
         "images": [_image(one) for one in status.images],
         "errors": [problem_as_json(problem) for problem in status.problems],
     }
@@ -54,7 +55,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "deferred": one.deferred and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None},
         "pull_request": request
         and {
-            "url": request.url,
+            "url": request.url or None,
             "number": int(request.number) if request.number.isdecimal() else None,
             "head": request.head,
             "tag": request.tag or None,
@@ -67,6 +68,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
                 "by": build.by or None,
                 "pipeline_run": build.pipeline_run or None,
                 "proof": build.proof or None,
+                "url": build.url or None,
             }
             for build in one.builds
         ],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from task.model import Status
-from task.output.report_page import ENVIRONMENT
-from task.output.status_text import by_application
-from task.output.status_words import facts, name, says, state, summary
-from task.text import without_logins
+from task.output.report_json import problem_as_json
+from task.output.report_page import render
+from task.output.status_words import facts, name, note, ordered, says, state, summary
 
 MARKS = {
     "held": "defer", "waiting": "defer", "proposed": "update",
@@ -16,15 +17,16 @@ MARKS = {
 
 def page(status: Status) -> str:
     """Return the page of a status."""
-    return ENVIRONMENT.get_template("status.html.j2").render(
-        applications=list(by_application(status)),
-        others=[problem for problem in status.problems if not problem.application],
-        summary=summary(status),
-        considered=status.considered,
+    return render(
+        "status.html.j2",
+        status=status,
+        title=summary(replace(status, at="")),
+        images=ordered(status),
+        problems=list(map(problem_as_json, status.problems)),
         facts=facts,
         name=name,
+        note=note,
         says=says,
         state=state,
         marks=MARKS,
-        plain=without_logins,
     )

@@ -15,7 +15,11 @@ from task.policy.strategies import rules_of
 from task.text import counted, without_logins
 from task.urls import without_login
 
-STATES = ("held", "waiting", "proposed", "behind", "differs", "unknown", "tracked")
+# The fact that says most about each state, in the order in which people need them.
+STATES = {
+    "held": "hold", "waiting": "waits", "proposed": "request", "behind": "newest", "differs": "runs",
+    "unknown": "newest", "ok": "would be",
+}  # fmt: skip
 _WOULD_BE = VERDICTS | {"update": "updated", "error": "an error"}
 SCOPES = {"application": " (all images of the Application)", "image": " (this image)", "freeze": ""}
 DIGEST = 19  # characters of a digest that distinguish it from others
@@ -36,7 +40,20 @@ def state(one: ImageStatus) -> str:
         return "behind"
     if now and one.live and not any(_same(one, image) for image in one.live):
         return "differs"
-    return "unknown" if one.unanswered else "tracked"
+    return "unknown" if one.unanswered else "ok"
+
+
+def ordered(status: Status) -> list[ImageStatus]:
+    """Return the images: those first that somebody may have to look at, then by Application and alias."""
+    states = list(STATES)
+    return sorted(status.images, key=lambda one: states.index(state(one)))
+
+
+def note(one: ImageStatus) -> str:
+    """Return in a few words why an image is in its state, and what would become of a build."""
+    label = STATES[state(one)]
+    told = [text for found, text in facts(one) if found in (label, "would be")]
+    return "; ".join(f"{label} {text}" if label in ("newest", "runs") else text for text in told)
 
 
 def name(one: ImageStatus) -> str:
@@ -77,7 +94,8 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         since = f" since {one.deferred_at}" if one.deferred_at else ""
         yield "waits", f"{_version(one.deferred.tag, one.deferred.digest)} is deferred{since}"
     if one.request:
-        yield "request", f"{one.request.tag} in {one.request.url}"
+        where = f"in {one.request.url}" if one.request.url else f"on the branch {one.request.head}"
+        yield "request", f"{one.request.tag} {where}"
     if one.would:
         yield "would be", _verdict(one.would)
     for number, build in enumerate(one.builds):
@@ -129,7 +147,8 @@ def summary(status: Status) -> str:
     words += [counted(severities["error"], "error")] if severities["error"] else []
     words += [counted(severities["warning"], "warning")] if severities["warning"] else []
     many = f"{counted(len(status.images), 'image')} of {counted(len(apps), 'Application')}"
-    return f"{many}: {', '.join(words)}" if words else many
+    at = f", as of {status.at}" if status.at else ""
+    return f"{many}{': ' if words else ''}{', '.join(words)}{at}"
 
 
 def _older(one: ImageStatus, tag: str) -> bool:

@@ -1,83 +1,193 @@
-"""The words with which people read a report. They are the same in the text, the table, the page and GitHub's summary.
+"""What people read of a report: the same lines, order and words in the text, the table, the page, summaries, comments.
 
 In JSON, results and metrics, the verdicts keep their names, because pipelines rely on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-VERDICTS = {"update": "update", "unchanged": "current", "refuse": "skipped", "defer": "held", "error": "failed"}
-_ENDS = {"unchanged": "nothing to do", "refused": "not updated"}
-_COUNTED = {"updated": "updated", "unchanged": "current", "refused": "skipped", "deferred": "held", "failed": "failed"}
+from task.text import and_more, counted
+
+JSON = Mapping[str, Any]
+# The words for the verdicts, in the order in which people need them.
+VERDICTS = {"error": "failed", "defer": "held", "update": "updated", "refuse": "skipped", "unchanged": "current"}
+FOLDED = ("refuse", "unchanged")  # what changes nothing, and needs nobody
+NOT_READ, NO_VERSION = "not read", "(none)"
+MOST_IMAGES = 3  # that a line names
+ELSEWHERE = "only-repository"  # the rule of the warning that this option leaves out all Applications in question
+ACTS = {
+    1: "please report this defect",
+    2: "the pipeline's author acts",
+    3: "the Application's owner acts",
+    4: "the platform team acts",
+    5: "nothing was updated",
+    6: "the developer acts",
+    75: "run it again",
+    130: "run it again",
+    143: "run it again",
+}
 
 
-def ending(status: str, numbers: Mapping[str, int], *, dry: bool) -> str:
-    """Return the words for the status of a run, or for what a run would do.
+class Line(NamedTuple):
+    """One decision, as it is shown."""
 
-    `numbers` are the decisions of each kind: `hold` commits something although it updates no image.
+    verdict: str
+    word: str  # "updated", "would update", "proposed", …
+    application: str
+    image: str  # `alias=image`
+    old: str
+    new: str  # "" if nothing changes
+    offered: str  # what is not written, where `old` stays and the run has several images
+    rule: str
+    because: str
+    fix: str
+    rules: str  # strategy and constraint
+    file: str  # that is changed
+
+    def version(self, arrow: str = "→") -> str:
+        """Return the change, or the version that stays."""
+        change = f"{self.old} {arrow} {self.new}" if self.new else self.old
+        return f"{change}, offered {self.offered}" if self.offered else change
+
+    @property
+    def why(self) -> str:
+        """Return the reason, with the rule if the word does not say it."""
+        if self.verdict in ("update", "defer"):
+            return self.because.removeprefix("held").lstrip(":; ") or self.rule
+        return f"{self.rule}: {self.because}"
+
+
+def lines(report: JSON) -> list[Line]:
+    """Return the decisions: failures and changes first, then by Application and alias."""
+    requests = {(one["repository"], one["head"]) for one in report["commits"] if one["pull_request"]}
+    hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}
+    order = list(VERDICTS)
+
+    def line(one: JSON) -> Line:
+        verdict: str = one["verdict"]
+        changes = verdict == "update"
+        word = VERDICTS.get(verdict, verdict)
+        if changes and report["command"] == "rollback":
+            word = "would roll back" if would_be(report) else "rolled back"
+        elif changes and would_be(report):
+            word = "would update"
+        elif changes and one["head"] != one["branch"] and (one["repository"], one["head"]) in requests:
+            word = "proposed"
+        old = one["current"] or (NO_VERSION if one["target"] else NOT_READ)
+        alone = changes or verdict == "unchanged" or len(report["images"]) == 1 or one["candidate"] == old
+        # older reports do not have these members
+        source = f", from {one['from']}" if one.get("from") else ""
+        source += f", proof: {proof}" if (proof := proved(one)) else ""
+        return Line(
+            verdict,
+            word,
+            one["application"],
+            f"{one['alias']}={one['image']}" if one["alias"] else one["image"],
+            old,
+            one["candidate"] or "" if changes else "",
+            "" if alone else one["candidate"] or "",
+            one["rule"],
+            f"{one['because']}{source}",
+            (hints.get((one["application"], one["because"])) or "") if verdict == "error" else "",
+            " ".join(filter(None, (one["strategy"], one["constraint"]))),
+            one["file"] or "" if changes else "",
+        )
+
+    return sorted(
+        map(line, report["decisions"]), key=lambda one: order.index(one.verdict) if one.verdict in order else len(order)
+    )
+
+
+def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
+    """Return what a reader sees at once, what is folded, and the words for that. Something is always to be seen."""
+    first = [one for one in shown if one.verdict not in FOLDED]
+    rest = [one for one in shown if one.verdict in FOLDED]
+    if not first:
+        return rest, [], ""
+    return first, rest, ", ".join(f"{number} {word}" for word, number in Counter(one.word for one in rest).items())
+
+
+def others(report: JSON) -> list[JSON]:
+    """Return the errors and warnings that no line says."""
+    said = {(one["application"], one["because"]) for one in report["decisions"]}
+    return [one for one in report["errors"] if (one["application"], one["message"]) not in said]
+
+
+def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
+    """Return how many lines there are of each word, and what failed: `1 failed (argocd/api), 2 updated`.
+
+    `named` makes a name safe for where the words are shown.
     """
-    if status == "updated" and not numbers["updated"]:
-        return "would commit" if dry else "committed"
-    if dry and status == "updated":
-        return "would update"
-    return _ENDS.get(status, status)
+    shown = lines(report)
+    numbers = Counter(one.word for one in shown)
+    failed = dict.fromkeys(one.application for one in shown if one.verdict == "error")
+    errors = [one for one in others(report) if one["severity"] == "error"]
+    elsewhere = dict.fromkeys(one["application"] for one in errors if one["application"])
+    words = []
+    for word, number in numbers.items():
+        words.append(f"{number} {word.replace('would', 'to')}")
+        words[-1] += f" ({and_more([named(one) for one in failed])})" if word == VERDICTS["error"] else ""
+    if errors:
+        what = "failed rollout" if all(one["rule"] == "rollout" for one in errors) else "error"
+        names = f" ({and_more([named(one) for one in elsewhere])})" if elsewhere else ""
+        words.insert(bool(failed), f"{counted(len(errors), what)}{names}")
+    if report["status"] == "updated" and not any(one.verdict == "update" for one in shown):
+        words.append("would commit" if would_be(report) else "committed")
+    if any(commit.get("rollback") for commit in report["commits"]):  # older reports do not have the member
+        words.append("rolled back")
+    return ", ".join(words) or nothing_decided(report)
 
 
-def counted(numbers: Mapping[str, int], *, dry: bool) -> dict[str, int]:
-    """Return the number of decisions for each verdict, by these words, without those that are 0."""
-    words = _COUNTED | ({"updated": "to update"} if dry else {})
-    return {word: numbers[name] for name, word in words.items() if numbers[name]}
+def headline(report: JSON) -> str:
+    """Return the line that says everything: the image, the outcome, the exit code, and who acts."""
+    subjects = [image["reference"] for image in report["images"]]
+    subjects = subjects or list(dict.fromkeys(one["application"] for one in report["decisions"]))
+    start = " ".join(filter(None, ("image-update", report["command"], and_more(subjects, MOST_IMAGES))))
+    return f"{start}: {outcome(report)}{f'; {end}' if (end := exit_words(report)) else ''}"
 
 
-def proved(decision: Mapping[str, Any]) -> str:
-    """Return what was proved about the candidate of a decision in a JSON report, or ""."""
-    proof = decision.get("proof") or {}  # older reports do not have the member
+def proved(decision: JSON) -> str:
+    """Return what was proved about the candidate of a decision, or ""."""
+    proof = decision.get("proof") or {}
     return "; ".join(str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value)
 
 
-ROLLED_BACK = "rolled back"
+def exit_words(report: JSON) -> str:
+    """Return the exit code, and who acts; "" for an older report, which does not say it."""
+    code = report.get("exit_code")
+    return "" if code is None else f"exit code {code}: {ACTS[code]}" if code in ACTS else f"exit code {code}"
 
 
-def went_back(report: Mapping[str, Any]) -> bool:
-    """Tell whether a commit in a JSON report restored what was there before a failed rollout."""
-    return any(commit.get("rollback") for commit in report["commits"])  # older reports do not have the member
+def own_commits(report: JSON) -> Iterator[JSON]:
+    """Yield what the run committed, or would commit. Of another run's commit, only the request is shown."""
+    for one in report["commits"]:
+        if one["commit"] is None or one.get("through", "") is not None:
+            yield one
 
 
-def waiting_line(one: Mapping[str, Any]) -> str:
-    """Return a line about a build that waited on a head branch before the run, and what became of it."""
+def requests(report: JSON) -> list[str]:
+    """Return the URLs of the requests."""
+    return list(dict.fromkeys(one["pull_request"] for one in report["commits"] if one["pull_request"]))
+
+
+def waiting_words(one: JSON) -> str:
+    """Return which build waited on a head branch before the run, and what became of it."""
     what = " ".join(filter(None, (one["application"], one["alias"], one["tag"] or one["digest"])))
-    return f"{one['outcome']} {what} on {one['pull_request'] or one['head']}: {one['because']}"
+    return f"{what} on {one['pull_request'] or one['head']}: {one['because']}"
 
 
-NOT_READ = "not read"
-
-
-def change(verdict: str, current: str, candidate: str, arrow: str = "->", *, read: bool = True) -> str:
-    """Return the two versions of a decision: the one in Git, and the one on offer.
-
-    `read` says whether Git was read.
-    """
-    was = current or ("(none)" if read else NOT_READ)
-    if verdict == "update":
-        return f"{was} {arrow} {candidate}"
-    if verdict == "unchanged" or not candidate:
-        return was
-    return f"current {was}, candidate {candidate}"
-
-
-def would_be(report: Mapping[str, Any]) -> bool:
-    """Tell whether a JSON report only says what would happen."""
+def would_be(report: JSON) -> bool:
+    """Tell whether a report only says what would happen."""
     return report["command"] == "plan" or any(commit["commit"] is None for commit in report["commits"])
 
 
-ELSEWHERE = "only-repository"  # the rule of the warning that this option leaves out all Applications in question
-
-
-def nothing_decided(images: str, considered: int, rules: Iterable[str]) -> str:
-    """Return the sentence for a run without decisions, but with problems that have these rules."""
-    if ELSEWHERE in rules:
-        return f"no Application of these repositories tracks {images} ({considered} read)"
-    read = f"{considered} read" if considered else "none with an image-list was read"
-    return f"no Application tracks {images} ({read})"
+def nothing_decided(report: JSON) -> str:
+    """Return the words for a run without decisions."""
+    if report["status"] == "failed" or not report["images"]:
+        return "nothing was done"
+    number = report["counts"]["applications"]
+    of = "of these repositories " if any(error["rule"] == ELSEWHERE for error in report["errors"]) else ""
+    return f"no Application {of}tracks it ({f'{number} read' if number else 'none with an image-list was read'})"

@@ -43,6 +43,7 @@ from task.model import (
 )
 from task.output.diff import unified_diff
 from task.pipeline.atomic import stop_all
+from task.text import printable
 
 MOST_HEADS = 20  # head branches that are fetched together with their base
 
@@ -56,16 +57,17 @@ class Plan:
     settled: list[Decision]
     obsolete: list[Obsolete]
     waits: Waits
-    memory: Files  # of the memory branch afterwards
+    known: Files  # of the memory branch
+    memory: Files  # of it afterwards
     author: Person
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What an attempt has done, and the asks that somebody else was faster with."""
+    """What an attempt has done, and the branches on which somebody else was faster."""
 
     outcome: Outcome = Outcome()
-    outpaced: Collection[tuple[str, ...]] = ()
+    outpaced: Collection[str] = ()
     nothing: bool = False  # the memory moved, so nothing was done at all
 
 
@@ -96,12 +98,15 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         landed = land(plan, batch, contention.attempts, job, world)
         done = done.plus(landed.outcome)
         if not landed.nothing:
+            known = (*settled, *(one for prepared in plan.commits for one in prepared.decisions))
+            again = {one.subscription.identity for one in known if one.head in landed.outpaced}
+            settled = [one for one in settled if one.subscription.identity not in again]
             told = _cautions(snapshot, settled, job.terms)
             earlier = () if job.dry else _of_earlier_run(snapshot, settled)
             # These already have the image. With `--wait`, the run waits for their rollouts as well.
             there = landed_of(_unchanged(settled), snapshot.repo, snapshot.tip)
             done = done.plus(Outcome(tuple(settled), landed=there, cautions=told, earlier=earlier))
-            batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in landed.outpaced))
+            batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
             try:
@@ -129,6 +134,11 @@ def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Conten
     moves = decide(snapshot, batch.asks, job.terms, facts)
     moves = name_heads(moves, by_hand=job.intent is not None)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
+    remembered, ended = heads.declined_rollbacks(list(zip(batch.asks, moves, strict=True)))
+    if ended:  # as if nobody had held them
+        heads = replace(heads, base=replace(heads.base, memory=remembered))
+        facts = gather(heads.base, batch.asks)
+        moves = name_heads(decide(heads.base, batch.asks, job.terms, facts), by_hand=job.intent is not None)
     snapshot = heads.base
     moves, waits = heads.decide_again(list(zip(batch.asks, moves, strict=True)), facts, gather, job.terms, world)
     with contention.clock_paused():
@@ -138,27 +148,31 @@ def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Conten
     moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
     commits, settled, obsolete = prepare_commits(snapshot, moves, job.terms, governed.wording, heads, waits)
     author = agreed_wording(governed.wording, [move.subscription for move in moves]).author
-    return Plan(heads, commits, settled, obsolete, waits, memory_after(snapshot, moves, job.terms.now), author)
+    waits = replace(waits, problems=(*ended, *waits.problems))
+    known, memory = governed.snapshot.memory, memory_after(snapshot, moves, job.terms.now)
+    return Plan(heads, commits, settled, obsolete, waits, known, memory, author)
 
 
 def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Attempt:
     """Land a plan: first what is to be remembered, then the commits. Then go the requests that nothing waits on."""
-    heads, base = plan.heads, plan.heads.base
+    heads, base = plan.heads, replace(plan.heads.base, memory=plan.known)
     first = until_landed(base.memory, plan.memory)
     try:
         remembered = _remember(batch, base, first, base.memory_tip, plan, job)
     except Outpaced:
         return Attempt(nothing=True)
     done = Outcome()
-    outpaced: list[PreparedCommit] = []
+    outpaced: set[str] = set()
     for prepared in plan.commits:
         try:
             done = done.plus(_land(prepared, batch, heads, attempt, job, world))
         except Outpaced:
-            outpaced.append(prepared)
+            outpaced.add(prepared.changeset.destination.head)
     for one in () if job.dry else plan.obsolete:
-        with suppress(Outpaced):  # another run proposes something there by now
+        try:
             close(one, heads.requests.get(one.head), batch.repository, world)
+        except Outpaced:  # another run proposes something there by now
+            outpaced.add(one.head)
     broken = any(one.verdict == "error" for one in done.decisions)
     if plan.memory != first and not outpaced and not broken:
         with suppress(Outpaced):  # what has landed is no longer deferred; the next run finds that out as well
@@ -166,14 +180,13 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Atte
             remembered = _remember(batch, replace(base, memory=first), plan.memory, tip, plan, job) or remembered
     if remembered and not done.commits:
         done = done.plus(Outcome(commits=(remembered,)))
-    moved = {prepared.changeset.destination.head for prepared in outpaced}
     pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
     pages |= {name: one.found.url for name, one in heads.requests.items() if one.found and name not in pages}
     waited = [replace(one, pull_request=pages.get(one.head, "") or "") for one in plan.waits.builds]
     waited += [_lost(path, one.changeset.destination) for one in plan.commits for path in one.lost]
-    waiting = tuple(one for one in waited if one.head not in moved)
+    waiting = tuple(one for one in waited if one.head not in outpaced)
     done = done.plus(Outcome(waiting=waiting, cautions=plan.waits.problems))
-    return Attempt(done, {one.subscription.identity for prepared in outpaced for one in prepared.decisions})
+    return Attempt(done, outpaced)
 
 
 def _lost(path: str, where: Destination) -> Waited:
@@ -213,6 +226,9 @@ def _land(
     if prepared.warning:
         world.log("warning", prepared.warning)
     head = prepared.changeset.destination.head
+    if theirs := heads.theirs(head):
+        said = printable(theirs.message.partition("\n")[0])
+        world.log("info", f"{head} keeps {theirs.tip[:12]} by {printable(theirs.by) or 'somebody'}: {said}")
 
     try:
         # Builds that this run knows nothing about keep their request as it is.

@@ -66,4 +66,6 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
         exit=shutdown.code() or int(code),
         dry=job.dry,
         earlier=done.earlier,
+        source=job.requests.source,
+        pipeline_run=job.requests.run,
     )

@@ -81,7 +81,8 @@ def run(
     problems += (*ended.problems, *matched.problems)
     timings = Timings(job.terms.now, matched_at - began, landed_at - matched_at, world.now() - landed_at)
     made = report(job, seen, matched, done.plus(ended.outcome), problems)
-    return replace(made, timings=timings, undone=ended.undone)
+    commits = tuple(replace(one, url=world.commit_page(one.repo, one.commit or "")) for one in made.commits)
+    return replace(made, timings=timings, undone=ended.undone, commits=commits)
 
 
 def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:

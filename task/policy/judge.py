@@ -9,7 +9,6 @@ from task.errors import Exit
 from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
 from task.policy import tag_filter
-from task.policy.order import version_of
 from task.policy.strategies import UNFIT_HINT, rules_of, unfit_order
 
 
@@ -37,7 +36,7 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
             "error", "registry", f"the {policy.strategy} strategy needs the digest, and the build gives none"
         )
     if same(image, current):
-        return Verdict("unchanged", "same", f"Git already says {version_of(current)}")
+        return Verdict("unchanged", "same", "Git has it already")
     # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
     # an update may be a downgrade: if 2.0.0 runs, ~1.0 picks 1.0.5. AIU never compares with the running tag.
     for tag in () if allow_downgrade else (current.tag, *current.also):
@@ -48,8 +47,8 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
             )
     if policy.pin_digest and not image.digest:
         return Verdict("error", "registry", "pin-digest needs the digest, and the build gives none")
-    was = f"replaces {version_of(current)}" if version_of(current) else "is the first tag written"
-    return Verdict("update", "admitted", f"{image.version} passes all rules and {was}")
+    rules = f"{policy.strategy} {' and '.join(policy.constraints)}".rstrip()
+    return Verdict("update", "admitted", f"{rules} admits it")
 
 
 def same(image: Image, current: Reading) -> bool:

@@ -109,7 +109,7 @@ def apart(base: Memory, known: Memory, wanted: Memory, now: str) -> Memory:
     released = (known.released or now) if over and not hold else ""
     if base.hold and not wanted.hold and not _ended(base.hold, released):
         released = now
-    return Memory(hold=hold, deferred=deferred, rollback=wanted.rollback if hold else None, released=released)
+    return Memory(hold=hold, deferred=deferred, rollback=known.rollback, released=released)
 
 
 def hold_text(hold: Hold) -> str:

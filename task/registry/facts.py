@@ -106,16 +106,10 @@ def _flat(repository: ImageRepository, digest: str, memory: AnswerCache) -> list
             continue
         seen.add(member.digest)  # an index may contain itself
         if len(seen) + len(flat) > _MOST:
-            raise RegistryError(
-                f"{repository.name}: an index of more than {_MOST} images",
-                hint="push an index with fewer images",
-            )
+            raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="push a smaller index")
         todo = [*_parts(repository, member, memory), *todo]
     if len(flat) > _MOST:
-        raise RegistryError(
-            f"{repository.name}: an index of more than {_MOST} images",
-            hint="push an index with fewer images",
-        )
+        raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="push a smaller index")
     memory.members[digest] = tuple(flat)
     return flat
 

@@ -24,10 +24,7 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
             hint="give its certificate authority: --ca-file, or ca_file in registries.conf",
         )
     if error.kind in ("redirect", "large"):
-        return RegistryError(
-            f"registry {name}: {error.message}",
-            hint="check the host in the image's name: it does not answer as a registry",
-        )
+        return RegistryError(f"registry {name}: {error.message}", hint="check the host in the image's name")
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
 
@@ -44,8 +41,7 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
         return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
     if status not in (401, 403):
         return RegistryError(
-            f"registry {name} answered {shown} when asked for {repository}",
-            hint="check the host in the image's name: it does not answer as a registry",
+            f"registry {name} answered {shown} when asked for {repository}", hint="check the host in the image's name"
         )
     # Registries hide private repositories: a missing one is a 401 or 403 as well. So the messages name both cases.
     if login is None:

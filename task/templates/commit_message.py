@@ -12,6 +12,7 @@ from task.templates.go_template import FailedTemplate, GoMap, parse
 from task.templates.trailers import Trailer, one_line, trailer_lines
 
 SUBJECT = 72  # characters; GitHub cuts off a longer subject
+DIGEST = 19  # characters of a digest that distinguish it from others
 MOST_LINES = 200  # changes shown, for several Applications
 MOST_NAMES = 100  # Applications named for one change
 MOST_TRAILERS = 50  # with the same key
@@ -56,8 +57,8 @@ def commit_message(
 ) -> Message:
     """Return the whole message: the text, then our trailers, and the given ones.
 
-    `lines` come after the text: what is no change of an image, so no template knows it. A given trailer `Image`
-    replaces our own. If a template fails while it runs, the default text is used, with a warning, as in AIU.
+    `lines` come after the text: what is held back, so no template knows it. A given trailer `Image` replaces our own.
+    If a template fails while it runs, the default text is used, with a warning, as in AIU.
 
     Raises Malformed for a template that does not parse, and for an invalid trailer key.
     """
@@ -75,12 +76,12 @@ def commit_message(
     last = trailer_lines((*(one for key, values in own for one in _repeated(key, values)), *trailers))
     text = tidy(message.text) or EMPTY
     if lines:
-        text = tidy("\n".join((text, "", *map(one_line, lines[:MOST_LINES]))))
+        text = tidy("\n".join((text, "", "Held back:", *map(one_line, lines[:MOST_LINES]))))
     return replace(message, text=f"{text}\n\n{last}" if last else f"{text}\n")
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
-    """Return the message without trailers: the template's text, or AIU's default if there is no template."""
+    """Return the message without trailers: the template's text, or our own if there is no template."""
     if template is None:
         return Message(default_text(apps))
     try:
@@ -105,16 +106,34 @@ def tidy(text: str) -> str:
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
-    """Return AIU's default text for one Application. For several, each change comes once, with its Applications."""
-    lines = [_line(change) for change in distinct(apps)] if len(apps) == 1 else _shared_lines(apps)
+    """Return AIU's words, with the version in the subject, and with the names of the Applications in each line."""
+    owners: dict[str, list[str]] = {}
+    for app in apps:
+        for line in dict.fromkeys(map(_line, app.changes)):
+            owners.setdefault(line, []).append(one_line(app.name))
+    lines = [text for line, names in list(owners.items())[:MOST_LINES] for text in _wrapped(line, names)]
+    lines += [f"and {len(owners) - MOST_LINES} more changes"] if len(owners) > MOST_LINES else []
     return "\n".join((_subject(apps), "", *lines, ""))
 
 
 def _subject(apps: Sequence[AppChanges]) -> str:
+    versions = list(dict.fromkeys(new_version(change) for app in apps for change in app.changes))
+    to = f" to {' and '.join(versions)}" if len(versions) < 3 else f" to {len(versions)} versions"
     subject = f"build: automatic update of {_names(apps)}"
-    if len(apps) > 1 and len(subject) > SUBJECT:
-        return f"build: automatic update of {len(apps)} Applications"
-    return subject
+    if len(apps) > 1 and len(subject + to) > SUBJECT:
+        subject = f"build: automatic update of {len(apps)} Applications"
+    return f"{subject}{to if versions else ''}"
+
+
+def new_version(change: Change) -> str:
+    """Return the new tag, or the beginning of the new digest if the tag stays or there is none."""
+    tag = one_line(change.new_tag)
+    return tag if tag and tag != change.old_tag else one_line(change.new_digest)[:DIGEST] or tag
+
+
+def old_version(change: Change) -> str:
+    """Return the old version in the same form."""
+    return new_version(replace(change, new_tag=change.old_tag, new_digest=change.old_digest, old_tag=change.new_tag))
 
 
 def _line(change: Change) -> str:
@@ -123,30 +142,15 @@ def _line(change: Change) -> str:
     return f"updates image {name} tag '{old}' to '{new}'{source}"
 
 
-def _shared_lines(apps: Sequence[AppChanges]) -> list[str]:
-    """Return a line for each change, usually with another one that names its Applications.
-
-    That one is left out if the change is for all Applications and the subject names them.
-    """
-    owners: dict[str, list[str]] = {}
-    for app in apps:
-        for line in dict.fromkeys(map(_line, app.changes)):
-            owners.setdefault(line, []).append(one_line(app.name))
-    everyone = f"build: automatic update of {_names(apps)}" == _subject(apps)
-    lines: list[str] = []
-    for line, names in list(owners.items())[:MOST_LINES]:
-        lines += [line] if everyone and len(names) == len(apps) else [line, *_wrapped(names)]
-    return [*lines, f"and {len(owners) - MOST_LINES} more changes"] if len(owners) > MOST_LINES else lines
-
-
-def _wrapped(names: Sequence[str]) -> list[str]:
+def _wrapped(line: str, names: Sequence[str]) -> list[str]:
+    """Return the line with the names of its Applications, on as many lines as necessary."""
     rest = len(names) - MOST_NAMES
-    words = [*(f"{name}," for name in names[:MOST_NAMES]), f"and {rest} more" if rest > 0 else ""]
-    lines = ["  for"]
-    for word in words:
-        if word and len(lines[-1]) + 1 + len(word) > SUBJECT:
+    words = [f"for {names[0]},", *(f"{name}," for name in names[1:MOST_NAMES]), f"and {rest} more" if rest > 0 else ""]
+    lines = [line]
+    for word in filter(None, words):
+        if len(lines[-1]) + 1 + len(word) > SUBJECT:
             lines.append("   ")
-        lines[-1] += f" {word}" if word else ""
+        lines[-1] += f" {word}"
     return [*lines[:-1], lines[-1].rstrip(",")]
 
 
@@ -203,11 +207,19 @@ def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
 VERBS = {"hold": "hold", "release": "release", "rollback": "roll back"}
 
 
-def subject(command: str, apps: Sequence[AppChanges]) -> str:
-    """Return the subject line: what the command does with these Applications."""
-    verb = VERBS.get(command, "remember for")
+def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str = "") -> str:
+    """Return the subject line: what the command does with these Applications, to which version, or why.
+
+    A run that only keeps `build` back says so.
+    """
+    verb = VERBS.get(command, f"hold back {one_line(build)} of")
+    changes = [change for app in apps for change in app.changes]
+    olds, news = ({f(change) for change in changes} for f in (old_version, new_version))
+    end = f" from {olds.pop()}" if command == "rollback" and len(olds) == 1 and "" not in olds else ""
+    end += f" to {news.pop()}" if len(news) == 1 else f": {one_line(why)}" if why and not changes else ""
     line = f"{verb} {', '.join(one_line(app.name) for app in apps)}"
-    return line if len(line) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
+    line = line if len(line + end) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
+    return one_line(line + end, 2 * SUBJECT)
 
 
 def hold_message(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from task.errors import Malformed, TaskError, UsageError
 from task.forges.address import Known
 from task.forges.github_commits import GitHubCommits
 from task.forges.opened import Forges, RepositoryDeployments, RequestComments
-from task.forges.places import compare_url, forge_option, known_to
+from task.forges.places import compare_url, forge_option, known_to, place_of
+from task.forges.table import FORGES
 from task.forges.tokens import ForgeTokenOptions, Tokens, check_token_file
 from task.git.credentials import certificates
 from task.git.environment import Login
@@ -31,6 +32,7 @@ class ForgeClients:
         self._settings, self._environ, self._log, self._opened, self._logins = settings, environ, log, opened, logins
         self._forges: Callable[[], Forges] = once(self._open)
         self._forge = _forge(settings.forge.forge)
+        self._known = (*((self._forge,) if self._forge else ()), *known_to(environ))
         if settings.forge.forge_token_file:
             check_token_file(settings.forge.forge_token_file)
 
@@ -66,6 +68,14 @@ class ForgeClients:
             return "", ""
         return place.forge, compare_url(place, base, head)
 
+    def commit_page(self, repo: str, commit: str) -> str:
+        """Return the URL of a commit's page, or "" if the URL does not tell which kind of forge it is."""
+        for url in (self._reached(repo), repo) if commit else ():
+            with suppress(Malformed):  # a path
+                if place := place_of(url, self._known):
+                    return FORGES[place.forge].commit.format(place.web, commit)
+        return ""
+
     def _reached(self, repo: str) -> str:
         """Return the URL that this step uses for the repository, because pushes go there."""
         return rewritten(repo, self._settings.transport.rewrite_url)
@@ -79,9 +89,8 @@ class ForgeClients:
             self._environ,
             self._logins,
         )
-        known = (*((forge,) if forge else ()), *known_to(self._environ))
         found = Forges(
-            known,
+            self._known,
             tokens,
             certificates(self._settings.access.ca_file),
             log=lambda line: self._log("debug", line),

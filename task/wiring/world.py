@@ -184,6 +184,10 @@ class RealWorld(World):
         """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
         return self._forges().compare(repo, base, head)
 
+    def commit_page(self, repo: str, commit: str) -> str:
+        """Return the URL of a commit's page, or "" if the Git host is unknown."""
+        return self._forges().commit_page(repo, commit)
+
     def comments(self, repo: str) -> RequestComments:
         """Return the comments on the pull requests of a repository."""
         return self._forges().comments(repo)

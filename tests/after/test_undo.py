@@ -163,7 +163,7 @@ def test_the_commit_says_nothing_of_the_builds_source() -> None:
     scene.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=NOW), wording, undo=True))
     first, back = messages
     assert "Source-Commit: " in first
-    assert back.startswith("roll back a\n")
+    assert back.startswith("roll back a from 1.1.0 to 1.0.0\n")
     assert "Source-Commit" not in back
     assert "Argocd-reference" not in back
     assert "Pipeline-Run: https://ci/1" in back

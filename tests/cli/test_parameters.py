@@ -93,7 +93,11 @@ def test_every_option_of_a_command_has_one_name() -> None:
 @pytest.mark.parametrize(
     ("command", "params", "message"),
     [
-        ("rollback", {"TO": "previous"}, "names is missing"),
+        (
+            "rollback",
+            {"TO": "previous"},
+            "names is missing; name at least one Application, as NAME or NAMESPACE/NAME\n",
+        ),
         ("hold", {"NAMES": "web"}, "reason is missing"),
         ("run", {"IMAGE": "web:1", "DEADLINE": "soon"}, "deadline: 'soon' is not a number of seconds"),
         ("run", {"IMAGE": "web:1", "WAIT": "perhaps"}, "wait: 'perhaps' is neither true nor false"),

@@ -145,7 +145,7 @@ def test_a_typical_mistake(
         monkeypatch.setenv(*words.pop(0).split("=", 1))
     assert main(words) == 2
     shown = capsys.readouterr()
-    assert shown.err == f"error: {wrong}; {fix}\n"  # once
+    assert shown.err == f"error: {wrong}\n  fix: {fix}\n"  # once
     assert "s3cret" not in shown.out + shown.err
 
 

@@ -69,18 +69,18 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
 @pytest.mark.parametrize(
     ("one", "word"),
     [
-        (row(), "tracked"),
+        (row(), "ok"),
         (row(live=(IMAGE,)), "differs"),
-        (row(live=(IMAGE, replace(IMAGE, tag="1.0.0"))), "tracked"),
-        (row(live=(replace(IMAGE, tag="1.0.0", digest=DIGEST),)), "tracked"),
-        (row(live=(IMAGE,), in_git=Reading()), "tracked"),  # Git says nothing
+        (row(live=(IMAGE, replace(IMAGE, tag="1.0.0"))), "ok"),
+        (row(live=(replace(IMAGE, tag="1.0.0", digest=DIGEST),)), "ok"),
+        (row(live=(IMAGE,), in_git=Reading()), "ok"),  # Git says nothing
         (row(newest=IMAGE, live=(IMAGE,)), "behind"),
-        (row(newest=replace(IMAGE, tag="1.0.0")), "tracked"),
+        (row(newest=replace(IMAGE, tag="1.0.0")), "ok"),
         (
             row(newest=replace(IMAGE, tag="0.9.0"), strategy="semver"),
-            "tracked",
+            "ok",
         ),  # the registry has thrown newer ones away
-        (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "tracked"),  # Git pins none
+        (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "ok"),  # Git pins none
         (row(newest=replace(IMAGE, digest=DIGEST), in_git=Reading(tag="1.1.0", digest=DIGEST[:-1] + "b")), "behind"),
         (row(newest=IMAGE, in_git=Reading()), "behind"),
         (row(newest=replace(IMAGE, tag="0.9.0"), strategy="semver", in_git=Reading(tag="nightly")), "behind"),
@@ -105,7 +105,7 @@ def test_the_rules_in_words() -> None:
         == "by jane since 2026-11-22 12:00 UTC: why (all images of the Application)"
     )
     assert dict(facts(row(hold=Hold("locked by flux"), scope="image")))["hold"] == "locked by flux (this image)"
-    assert summary(Status((row(), row(hold=Hold("x"))), (), 1, 0)) == "2 images of 1 Application: 1 held, 1 tracked"
+    assert summary(Status((row(), row(hold=Hold("x"))), (), 1, 0)) == "2 images of 1 Application: 1 held, 1 ok"
 
 
 @pytest.mark.parametrize(

@@ -406,8 +406,8 @@ def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[st
 @pytest.mark.parametrize(
     ("said", "rule", "because"),
     [
-        (status("Synced", "Healthy", "b7"), "admitted", "passes all rules"),
-        (status("Synced", "Healthy", "b6", "b7"), "admitted", "passes all rules"),
+        (status("Synced", "Healthy", "b7"), "admitted", "admits it"),
+        (status("Synced", "Healthy", "b6", "b7"), "admitted", "admits it"),
         (status("OutOfSync", "Healthy", "b7"), "not-healthy", "staging/web is not synced: Argo CD says OutOfSync"),
         (status("Synced", "Suspended", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Suspended"),
         (status("Synced", "Degraded", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Degraded"),
@@ -475,8 +475,8 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
     assert f"Argocd-reference-commit-repourl: {OURS}" in messages[0]
     assert f"Source-Commit: {commit}" in messages[0]
     assert f"Argocd-reference-commit-sha: {commit}" in messages[0]
-    assert messages[0].startswith("build: automatic update of web\n")
-    assert "tag 'b1' to 'b7', promoted from staging/web\n" in messages[0]
+    assert messages[0].startswith("build: automatic update of web to b7\n")
+    assert "tag 'b1' to 'b7', promoted from staging/web\n    for web\n" in messages[0]
     assert "\nPromoted-From: staging/web\n" in messages[0]
 
 

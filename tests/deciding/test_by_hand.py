@@ -57,7 +57,7 @@ def test_release_may_drop_what_waited() -> None:
     assert scene.release(discard=True).verdict == "unchanged"
     assert scene.value == "1.0.0"
     assert STATE not in scene.branch.files  # nothing is left to remember
-    assert scene.release().because == "it is not held"
+    assert scene.release().because == "it is not held, and no build waits"
 
 
 def test_release_asks_the_rules_again() -> None:

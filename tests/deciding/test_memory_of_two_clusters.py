@@ -55,7 +55,7 @@ def test_a_hold_on_staging_holds_nothing_on_production(scene: Callable[[], Pair]
     staging.hold("load test")
     assert prod.event("main-3", 3) == ("update", "admitted")
     assert staging.event("main-3", 3) == ("defer", "held")
-    assert prod.release().because == "it is not held"
+    assert prod.release().because == "it is not held, and no build waits"
     back = prod.rollback("previous", reason="errors")
     assert (back.verdict, back.candidate.tag) == ("update", "main-1")
     assert staging.release().verdict == "update"

@@ -52,6 +52,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     assert list(server.known_labels.values()) == ["deploy", "new"]
     assert (pull.reviewers, server.teams, server.assigned) == (["ann"], {1: ["deployers"]}, {1: ["bob"]})
     assert done.note == ""
+    pull.labels, server.teams, server.assigned = [], {}, {}  # a person took them off
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []

@@ -44,6 +44,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     (pull,) = server.open
     assert (pull.labels, pull.reviewers, pull.draft) == (["deploy", "automatic"], ["ann"], True)
     assert (server.asked_teams, server.assigned, done.note) == ({1: ["deployers"]}, {1: ["bob"]}, "")
+    pull.labels, server.asked_teams, server.assigned = [], {}, {}  # a person took them off
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []

@@ -12,7 +12,7 @@ from task.errors import ForgeError, UnreachableError
 from task.forges.address import ForgeAddress, Known
 from task.forges.client import ForgeApi, ForgeToken, Reach
 from task.forges.probe import LIMITS, probe
-from task.forges.table import FORGES, Understood, forge_of
+from task.forges.table import FORGES, Checked, forge_of
 from task.git.remote_url import RemoteUrl
 from task.model import Proposal, Proposed
 from task.secret import Secret
@@ -139,7 +139,7 @@ class Odd:
 
 @pytest.mark.parametrize("error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()])
 def test_answers_of_another_shape_stop_no_other_work(error: Exception) -> None:
-    forge: ForgeApi = Understood(Odd(error), "git.example.com")
+    forge: ForgeApi = Checked(Odd(error), ForgeAddress("github", "git.example.com", "", ("a", "b"), ""))
     calls: list[Any] = [
         lambda: forge.find("a", "b"),
         lambda: forge.state("1"),

@@ -269,8 +269,8 @@ def test_a_title_is_one_line_and_never_too_long(message: str) -> None:
 def test_message_parts() -> None:
     message = commit_message(None, [app()], [("Source-Commit", COMMIT)]).text
     assert message_parts(message) == (
-        "build: automatic update of web",
-        "updates image acme/api tag '1.4.2' to '1.4.3'",
+        "build: automatic update of web to 1.4.3",
+        "updates image acme/api tag '1.4.2' to '1.4.3' for web",
     )
     assert message_parts("subject") == ("subject", "")
     assert message_parts("subject\n\nKey: value\n") == ("subject", "")

@@ -109,11 +109,11 @@ def test_a_commit_by_a_key_that_argo_cd_accepts(scene: Scene, pgp_key: str, keyr
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
 
 
-def verified_ssh(scene: Scene, key: Path) -> str:
+def verified_ssh(scene: Scene, key: Path, branch: str = "main") -> str:
     allowed = key.parent / "allowed"
     allowed.write_text(f"signer@example.com {key.with_suffix('.pub').read_text()}")
     settings = ("-c", "gpg.format=ssh", "-c", f"gpg.ssh.allowedSignersFile={allowed}")
-    return tool("git", "-C", str(scene.repo), *settings, "log", "-1", "--format=%G?%an %ae %cn %s%n%b", "main")
+    return tool("git", "-C", str(scene.repo), *settings, "log", "-1", "--format=%G?%an %ae %cn %s%n%b", branch)
 
 
 @pytest.mark.parametrize("by", ["file", "variable", "variable that names a file"])
@@ -127,6 +127,14 @@ def test_ssh(scene: Scene, ssh_key: Path, by: str) -> None:
     assert verified_ssh(scene, ssh_key).startswith("GSigner signer@example.com Signer build: ")
     assert result.json["commits"][0]["commit"] == git(scene.repo, "rev-parse", "main")
     assert result.json["commits"][0]["tree"] == git(scene.repo, "rev-parse", "main^{tree}")
+
+
+def test_what_is_remembered_aside_is_signed_too(scene: Scene, ssh_key: Path) -> None:
+    manifest(scene.apps.parent, application("a", scene.repo, git_branch="main:bump"))
+    given = ("--applications", scene.apps, "--allow-protocol", "file", *WHO, "--signing-key", ssh_key)
+    assert image_update("hold", "a", "--reason", "freeze", *given).code == 0
+    (memory,) = git(scene.repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/image-update-memory/").split()
+    assert verified_ssh(scene, ssh_key, memory).startswith("GSigner signer@example.com Signer Remember")
 
 
 @pytest.mark.measured

@@ -1,12 +1,18 @@
 """Random histories of runs, people and merges, against a small model of what waits. In memory, so by the thousand.
 
-The model knows only versions, for images whose tags order their builds. Hypothesis prints the shortest failing history.
+The model knows versions as numbers. Tags order them (semver, alphabetical), or the sequence of their builds does
+(newest-build). Hypothesis prints the shortest failing history.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
 
 import pytest
+from git_branch import GitBranch
 from history_scenes import HEAD, NAMES, Scene, told
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,212 +24,320 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from memory import Branch
 
-from task.errors import Outpaced
-from task.model import Changeset, Landing, Report
+from task.model import Report
 
 NUMBERS = st.integers(1, 9)
+NAME = st.sampled_from(NAMES)
+TAGS = {"semver": "1.{}.0", "newest-build": "main-{}", "alphabetical": "v0{}"}
 
 
-def tag(number: int) -> str:
-    return f"1.{number}.0"
+@dataclass(frozen=True)
+class Known:
+    """What the base has of one image: its version, the newest build, and what a rollback replaced."""
+
+    base: int = 0
+    written: tuple[int, bool] | None = None  # a number, and whether its sequence is known
+    replaced: frozenset[int] = frozenset()
+
+    def admits(self, number: int, ordered: bool, *, downgrade: bool = False) -> bool:
+        if number == self.base:
+            return False
+        if not ordered and self.written and self.written[1] and number != self.written[0]:
+            return number > self.written[0]
+        if number in self.replaced or (self.written and number == self.written[0]):
+            return False  # a replay
+        return downgrade or not ordered or number > self.base
+
+    def with_build(self, number: int, ordered: bool) -> "Known":
+        if not ordered:
+            return Known(number, (number, True), self.replaced - {number})
+        written = self.written if self.written and number < self.written[0] else None
+        return Known(number, written, frozenset(one for one in self.replaced if one > number))
+
+    def back_to(self, number: int, passed: frozenset[int]) -> "Known":
+        return Known(number, self.written or (self.base, False), (self.replaced | {self.base} | passed) - {number})
+
+
+@dataclass
+class Waits:
+    """One build on the head branch, and what the base had when it was proposed."""
+
+    number: int
+    then: Known
+    passed: frozenset[int] | None = None  # what a rollback skipped; None for any other build
 
 
 @dataclass
 class Image:
     """What is known of one image; 0 is the first version, None is nothing."""
 
-    base: int = 0
-    waiting: int | None = None
-    back_from: int | None = None  # where what waits is a rollback
-    held: bool = False
+    ordered: bool
+    known: Known = Known()
+    waits: Waits | None = None
+    own: bool = False  # held for itself
+    whole: bool = False  # held with the whole Application
     deferred: int | None = None
-    replaced: set[int] = field(default_factory=set)  # on the base
-    passed: set[int] = field(default_factory=set)  # that the rollback which waits replaces
     history: list[int] = field(default_factory=lambda: [0])  # of the base's values, newest last
+
+    @property
+    def held(self) -> bool:
+        return self.own or self.whole
 
     def defer(self, number: int) -> None:
         self.deferred = max(number, self.deferred or 0)
 
-    def again(self) -> None:
+    def again(self, known: Known | None = None) -> None:
         """Decide what waits once more, on the base of now."""
-        if self.waiting is None:
+        one, known = self.waits, known or self.known
+        if one is None:
             return
-        gone = self.waiting <= self.base if self.back_from is None else self.base != self.back_from
-        if gone or self.waiting == self.base:
-            self.waiting = self.back_from = None
-        elif self.held and self.back_from is None:
-            self.defer(self.waiting)
-            self.waiting = None
+        if one.number == self.known.base:
+            self.waits = None
+        elif one.passed is not None:
+            self.waits = one if self.known.base == one.then.base else None
+        elif one.then != self.known and not known.admits(one.number, self.ordered):
+            self.waits = None
+        elif self.held:
+            self.waits = None
+            self.defer(one.number)
+        elif self.deferred == one.number:
+            self.deferred = None
 
-    def admits(self, number: int) -> bool:
-        return number > self.base and number not in self.replaced
+    def takes(self, number: int, *, downgrade: bool = False) -> bool:
+        """Let a build take the place of what waits, unless that is newer."""
+        one = self.waits
+        by_arrival = one is not None and one.passed is not None and not self.ordered
+        if one is None or number >= one.number or by_arrival or downgrade:
+            self.waits = Waits(number, self.known)
+            return True
+        return False
 
-    def event(self, number: int) -> None:
+    def event(self, number: int, *, frozen: bool, downgrade: bool = False) -> None:
         """A build arrives."""
-        self.again()
-        if not self.admits(number):
-            return
-        if self.held:
+        back = self.held or frozen
+        if back and self.known.admits(number, self.ordered, downgrade=downgrade):
             self.defer(number)
-        elif self.waiting is None or number > self.waiting:
-            self.waiting, self.back_from = number, None
-
-    def hold(self) -> None:
         self.again()
-        self.held = True
-        if self.waiting is not None and self.back_from is None:
-            self.defer(self.waiting)
-            self.waiting = None
+        offers = [] if back else [number] if self.deferred is None else [number, self.deferred]
+        good = [one for one in offers if self.known.admits(one, self.ordered, downgrade=downgrade)]
+        if good and self.takes(max(good), downgrade=downgrade):
+            self.deferred = None
 
-    def release(self) -> None:
+    def hold(self, *, whole: bool) -> None:
+        self.own, self.whole = self.own or not whole, self.whole or whole
         self.again()
-        was, self.held, self.deferred = self.deferred, False, None
-        if was is not None and self.admits(was) and (self.waiting is None or was >= self.waiting):
-            self.waiting, self.back_from = was, None
 
-    def rollback(self, number: int) -> None:
+    def release(self, *, frozen: bool) -> None:
+        was, self.own, self.whole, self.deferred = self.deferred, False, False, None
         self.again()
-        self.held = True
-        if self.waiting is not None and self.back_from is None:
-            self.defer(self.waiting)
-        self.waiting = self.back_from = None
-        if number == self.base:
-            return
-        self.waiting, self.back_from, self.passed = number, self.base, set()
+        if was is not None and self.known.admits(was, self.ordered):
+            if frozen:
+                self.defer(was)
+            else:
+                self.takes(was)
+
+    def rollback(self, number: int, *, held: bool) -> None:
+        passed: frozenset[int] = frozenset()
         if number in self.history:
             older = self.history[::-1]
-            self.passed = set(older[: older.index(number)])
+            passed = frozenset(older[: older.index(number)])
+        self.own |= held
+        if held and self.waits and self.waits.passed is None:
+            self.again(None if number == self.known.base else self.known.back_to(number, passed))
+        self.waits = None if number == self.known.base else Waits(number, self.known, passed)
 
-    def now(self, number: int) -> None:
+    def now(self, known: Known) -> None:
         """The base has another value."""
-        self.base = number
-        self.history.append(number)
+        self.known = known
+        self.history.append(known.base)
 
     def merged(self) -> None:
         """Somebody merged what waits."""
-        if self.waiting is None:
-            return
-        if self.back_from is not None:
-            self.replaced |= {self.back_from, *self.passed}
-        else:
-            self.replaced = {one for one in self.replaced if one > self.waiting}
-        self.replaced.discard(self.waiting)
-        self.now(self.waiting)
-        self.waiting = self.back_from = None
+        one = self.waits
+        if one and one.passed is None:
+            self.now(self.known.with_build(one.number, self.ordered))
+        elif one and one.passed is not None:
+            self.now(self.known.back_to(one.number, one.passed))
+        self.waits = None
+
+
+class KilledError(Exception):
+    """A run was killed."""
 
 
 class Histories(RuleBasedStateMachine):
     """Runs and people on one repository, with one head branch."""
 
+    strategy: ClassVar[str] = "semver"
+
     @initialize()
     def begin(self) -> None:
-        self.scene = Scene()
-        self.images = {name: Image() for name in NAMES}
+        self.ordered = self.strategy != "newest-build"
+        self.frozen = False
+        self.scene = Scene(self.strategy, first=self.tag(0), made=self.repository)
+        self.images = {name: Image(self.ordered) for name in NAMES}
         self.before: dict[str, str] = {}
 
-    @rule(builds=st.dictionaries(st.sampled_from(NAMES), NUMBERS, min_size=1))
-    def event(self, builds: dict[str, int]) -> None:
-        self._run(lambda: self.scene.event(*(f"{name}:{tag(number)}" for name, number in builds.items())))
-        for name, image in self.images.items():
-            if name in builds:
-                image.event(builds[name])
-            else:
-                image.again()
+    def repository(self, files: Mapping[str, str]) -> Branch:
+        return Branch(files)
 
-    @rule(name=st.sampled_from(NAMES))
-    def hold(self, name: str) -> None:
-        self._run(lambda: self.scene.by_hand("hold", name))
-        self._touched(name, Image.hold)
+    def tag(self, number: int) -> str:
+        return TAGS[self.strategy].format(number)
 
-    @rule(name=st.sampled_from(NAMES))
-    def release(self, name: str) -> None:
-        self._run(lambda: self.scene.by_hand("release", name))
-        self._touched(name, Image.release)
+    @rule(names=st.sets(NAME, min_size=1), numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS), atomic=st.booleans())
+    def event(self, names: set[str], numbers: tuple[int, ...], atomic: bool) -> None:
+        builds = dict(zip(sorted(names), numbers if self.ordered else numbers[:1] * 3, strict=False))
+        self._run(lambda: self._send(builds, atomic=atomic))
+        self._arrived(builds)
 
-    @rule(name=st.sampled_from(NAMES), number=st.integers(0, 9))
-    def rollback(self, name: str, number: int) -> None:
-        self._run(lambda: self.scene.by_hand("rollback", name, tag(number)))
-        self._touched(name, lambda image: image.rollback(number))
+    @precondition(lambda self: self.ordered)
+    @rule(name=NAME, number=NUMBERS)
+    def downgrade(self, name: str, number: int) -> None:
+        """A person allows an older version."""
+        self._run(lambda: self._send({name: number}, downgrade=True))
+        self._touched(name, lambda image: image.event(number, frozen=self.frozen, downgrade=True))
 
-    @rule(name=st.sampled_from(NAMES), number=NUMBERS)
+    @precondition(lambda self: self.ordered)
+    @rule(numbers=st.sets(NUMBERS, min_size=1))
+    def scan(self, numbers: set[int]) -> None:
+        """The newest tag that a registry lists goes to all images."""
+        self._run(lambda: self.scene.scan(*map(self.tag, sorted(numbers))))
+        self._arrived(dict.fromkeys(NAMES, max(numbers)))
+
+    @rule(name=NAME, whole=st.booleans())
+    def hold(self, name: str, whole: bool) -> None:
+        self._run(lambda: self.scene.by_hand("hold", "" if whole else name))
+        self._touched("" if whole else name, lambda image: image.hold(whole=whole))
+
+    @rule(name=NAME, whole=st.booleans())
+    def release(self, name: str, whole: bool) -> None:
+        whole = whole or any(image.whole for image in self.images.values())
+        self._run(lambda: self.scene.by_hand("release", "" if whole else name))
+        self._touched("" if whole else name, lambda image: image.release(frozen=self.frozen))
+
+    @rule(number=st.integers(0, 9), name=NAME, held=st.booleans())
+    def rollback(self, name: str, number: int, held: bool) -> None:
+        self._run(lambda: self.scene.by_hand("rollback", name, self.tag(number), held=held))
+        self._touched(name, lambda image: image.rollback(number, held=held))
+
+    @rule()
+    def freeze(self) -> None:
+        """A freeze begins, or ends."""
+        self.scene.freeze(ends=self.frozen)
+        self.frozen = not self.frozen
+
+    @rule(name=NAME, number=NUMBERS)
     def by_hand(self, name: str, number: int) -> None:
         """A person edits the base; nobody runs."""
-        self.scene.write(name, tag(number))
-        if self.images[name].base != number:
-            self.images[name].now(number)
+        self.scene.write(name, self.tag(number))
+        image = self.images[name]
+        if image.known.base != number:
+            image.now(Known(number, image.known.written, image.known.replaced))
 
     @precondition(lambda self: HEAD in self.scene.branch.heads)
-    @rule(keep=st.booleans())
-    def merge(self, keep: bool) -> None:
-        """A person merges what was decided last; lines that changed on the base since stay as they are there."""
-        before = self.scene.base
-        self.scene.branch.merge(HEAD, keep=keep)
+    @rule(keep=st.booleans(), style=st.sampled_from(["squash", "merge", "fast-forward"]))
+    def merge(self, keep: bool, style: str) -> None:
+        """A person merges what was decided last, unless Git finds a conflict."""
+        if not self.scene.branch.merge(HEAD, keep=keep, style=style):
+            return
         after = self.scene.base
         for name, image in self.images.items():
-            was = image.waiting, image.back_from
-            if before[name] != after[name]:
+            was = image.waits
+            if after[name] != self.tag(image.known.base):
                 image.merged()
             # A branch that is kept still has it, until a run looks.
-            image.waiting, image.back_from = was if keep else (None, None)
+            image.waits = was if keep else None
 
     @precondition(lambda self: HEAD in self.scene.branch.heads)
     @rule()
     def delete(self) -> None:
         """A person deletes the branch."""
-        del self.scene.branch.heads[HEAD]
+        self.scene.branch.delete(HEAD)
         for image in self.images.values():
-            image.waiting = image.back_from = None
+            image.waits = None
 
-    @rule(name=st.sampled_from(NAMES), number=NUMBERS, other=st.sampled_from(NAMES), faster=NUMBERS)
-    def race(self, name: str, number: int, other: str, faster: int) -> None:
-        """Another run is faster, just before this one lands."""
-        branch, land = self.scene.branch, self.scene.branch.land
+    @rule(
+        verb=st.sampled_from(["run", "hold", "release", "rollback"]),
+        name=NAME,
+        number=NUMBERS,
+        other=NAME,
+        faster=NUMBERS,
+        step=st.sampled_from(["land", "remember", "drop"]),
+    )
+    def race(self, verb: str, name: str, number: int, other: str, faster: int, step: str) -> None:
+        """Another run is faster, just before a step of this one. What it could not remember, its repetition does."""
+        if verb == "release" and any(image.whole for image in self.images.values()):
+            return
+        raced = False
 
-        def outrun(change: Changeset) -> Landing:
-            branch.land = land  # type: ignore[method-assign]
-            self._run(lambda: self.scene.event(f"{other}:{tag(faster)}"))
-            return land(change)
+        def outrun() -> None:
+            nonlocal raced
+            raced = True
+            self._run(lambda: self._send({other: faster}))
 
-        branch.land = outrun  # type: ignore[method-assign]
-        self._run(lambda: self.scene.event(f"{name}:{tag(number)}"))
-        raced = branch.land is land
-        branch.land = land  # type: ignore[method-assign]
-        if raced:
-            self._touched(other, lambda image: image.event(faster))
-        self._touched(name, lambda image: image.event(number))
+        def this() -> Report:
+            if verb == "run":
+                return self._send({name: number})
+            return self.scene.by_hand(verb, name, self.tag(number))
 
-    @rule(name=st.sampled_from(NAMES), number=NUMBERS, step=st.sampled_from(["land", "remember", "drop"]))
+        self.scene.branch.interrupt = step, outrun
+        self._run(this)
+        self.scene.branch.interrupt = None
+        # A person's word is remembered first, so it counts for a run that comes before the head branch is written.
+        if raced and (verb == "run" or step == "remember"):
+            self._arrived({other: faster})
+        if verb == "run":
+            self._arrived({name: number})
+        elif verb == "hold":
+            self._touched(name, lambda image: image.hold(whole=False))
+        elif verb == "release":
+            self._touched(name, lambda image: image.release(frozen=self.frozen))
+        else:
+            self._touched(name, lambda image: image.rollback(number, held=True))
+        if raced and verb != "run" and step != "remember":
+            self._arrived({other: faster})
+        self._run(lambda: self._send({name: number}))
+        self._arrived({name: number})
+
+    @rule(name=NAME, number=NUMBERS, step=st.sampled_from(["land", "remember", "drop"]))
     def killed(self, name: str, number: int, step: str) -> None:
         """A run is killed before one of its pushes, and repeated."""
 
-        class KilledError(Exception):
-            pass
-
-        def dies(*_args: object) -> Landing:
+        def dies() -> None:
             raise KilledError
 
-        branch = self.scene.branch
-        setattr(branch, step, dies)
-        try:
-            self.scene.event(f"{name}:{tag(number)}")
-        except (KilledError, Outpaced):
-            pass
-        finally:
-            delattr(branch, step)
-        self.event({name: number})
+        self.scene.branch.interrupt = step, dies
+        with suppress(KilledError):
+            self._send({name: number})
+        self.scene.branch.interrupt = None
+        self._run(lambda: self._send({name: number}))
+        self._arrived({name: number})
 
     @invariant()
     def it_is_as_the_model_says(self) -> None:
-        waits = {name: tag(one.waiting) for name, one in self.images.items() if one.waiting is not None}
-        there = {name: value for name, value in self.scene.waiting.items() if value != self.scene.base[name]}
-        model = {name: value for name, value in waits.items() if value != self.scene.base[name]}
-        assert there == model
-        assert self.scene.base == {name: tag(one.base) for name, one in self.images.items()}
+        base = {name: self.tag(one.known.base) for name, one in self.images.items()}
+        waits = {name: self.tag(one.waits.number) for name, one in self.images.items() if one.waits}
+        there = {name: value for name, value in self.scene.waiting.items() if value != base[name]}
+        assert there == {name: value for name, value in waits.items() if value != base[name]}
+        assert self.scene.base == base
+
+    def _send(self, builds: dict[str, int], *, atomic: bool = False, downgrade: bool = False) -> Report:
+        images = [f"{name}:{self.tag(number)}" for name, number in builds.items()]
+        sequence = None if self.ordered else next(iter(builds.values()))
+        return self.scene.event(*images, sequence=sequence, atomic=atomic, downgrade=downgrade)
+
+    def _arrived(self, builds: dict[str, int]) -> None:
+        for name, image in self.images.items():
+            if name in builds:
+                image.event(builds[name], frozen=self.frozen)
+            else:
+                image.again()
 
     def _touched(self, name: str, what: Callable[[Image], None]) -> None:
         for key, image in self.images.items():
-            if key == name:
+            if name in ("", key):
                 what(image)
             else:
                 image.again()
@@ -244,9 +358,43 @@ class Histories(RuleBasedStateMachine):
         self.before = after
 
 
+class ByBuilds(Histories):
+    strategy = "newest-build"
+
+
+class Alphabetical(Histories):
+    strategy = "alphabetical"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_histories_in_memory() -> None:
+@pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical])
+def test_histories_in_memory(machine: type[Histories]) -> None:
     run_state_machine_as_test(
-        Histories, settings=settings(max_examples=40, stateful_step_count=15, derandomize=True, deadline=None)
+        machine, settings=settings(max_examples=120, stateful_step_count=20, derandomize=True, deadline=None)
+    )
+
+
+class InGit(Histories):
+    """The same with a real repository. A branch that Git merged has the base's commits."""
+
+    def repository(self, files: Mapping[str, str]) -> Branch:
+        self.folder = TemporaryDirectory()
+        return GitBranch(files, Path(self.folder.name))
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+
+class InGitByBuilds(InGit):
+    strategy = "newest-build"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("machine", [InGit, InGitByBuilds])
+def test_histories_in_git(machine: type[Histories]) -> None:
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=12, stateful_step_count=12, derandomize=True, deadline=None)
     )

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 from history_scenes import FIRST, HEAD, Scene, told, values_in, verdicts
-from memory import URL, Story
+from memory import NOW, SCOPE, URL, WORDING, Story
 from runs import KUSTOMIZATION, WEB, application, target
+
+from task.deciding.job import Job, Promotion, Terms
+from task.model import Report
 
 STATE = ".image-update/apps/a/argocd_a.state"
 
@@ -142,6 +145,41 @@ def test_a_freeze_leaves_what_waits_and_defers_new_builds() -> None:
     assert scene.waiting == {"web": "1.1.0", "cron": "1.2.0"}
 
 
+def shared(scene: Scene, name: str = "web") -> Story:
+    """Return the story of another team's Application that writes the same files."""
+    other = application("b", URL, image_list=f"{name}=ghcr.io/acme/{name}", update_strategy="semver")
+    other["spec"]["source"]["path"] = "apps/a"
+    story = Story(other, scene.branch)
+    story.others, scene.direct.others = [scene.direct.app], [other]
+    scene.story = scene.direct
+    return story
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_hold_covers_what_another_application_writes_there(scan: bool) -> None:
+    scene = Scene()
+    other = shared(scene)
+    scene.direct.others = []
+    scene.by_hand("hold", "web")  # nobody names the other Application
+    scene.direct.others = [other.app]
+    report = scene.scan("1.1.0") if scan else scene.event("web:1.1.0", "cron:1.1.0")
+    held = {(one.subscription.application.name, one.subscription.entry.alias): one for one in report.decisions}
+    verdict = [held[one].verdict for one in (("a", "web"), ("b", "web"), ("a", "cron"))]
+    assert verdict == ["defer", "defer", "update"]
+    assert "(a hold of argocd/a)" in held["b", "web"].because
+    assert scene.base["web"] == FIRST
+    scene.direct.others = []
+    scene.by_hand("release", "web")
+    assert scene.base["web"] == "1.1.0"
+
+
+def test_a_hold_of_another_key_covers_nothing() -> None:
+    scene = Scene()
+    shared(scene, "cron")
+    scene.by_hand("hold", "web")
+    assert verdicts(scene.event("cron:1.1.0")) == ["update", "update"]
+
+
 def test_what_the_base_has_by_now_is_dropped() -> None:
     scene = Scene()
     scene.event("web:1.1.0", "cron:1.1.0")
@@ -168,3 +206,82 @@ def test_the_bases_own_hold_ends_before_anybody_merges() -> None:
     assert verdicts(scene.event("web:1.2.0")) == ["update"]
     scene.branch.merge(HEAD)
     assert STATE not in scene.branch.files or "hold" not in scene.branch.files[STATE]
+
+
+def promote(scene: Scene, *, downgrade: bool = False) -> Report:
+    """Promote what the Application `s` has to `a`, whose updates wait on the head branch."""
+    source = application("s", URL, image_list=f"web={WEB}", update_strategy="semver")
+    scene.story.others = [source]
+    terms = Terms(now=NOW, allow_downgrade=downgrade)
+    report = scene.story.run(Job("promote", (), SCOPE, terms, WORDING, promotion=Promotion(("s",), ("a",))))
+    scene.story.others = []
+    return report
+
+
+def test_what_is_promoted_waits_like_any_build() -> None:
+    scene = Scene()
+    scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
+    assert verdicts(promote(scene)) == ["update"]
+    scene.event("cron:1.1.0")
+    assert scene.waiting == {"web": "1.3.0", "cron": "1.1.0"}
+    assert told(scene.by_hand("hold", "web")) == [("cron", "1.1.0", "waits"), ("web", "1.3.0", "deferred")]
+    assert verdicts(promote(scene)) == ["defer"]
+    scene.by_hand("release", "web")
+    assert scene.waiting == {"web": "1.3.0", "cron": "1.1.0"}
+
+
+def test_an_older_version_that_a_person_allowed_stays() -> None:
+    """Rules refuse it; but it waits because a person wanted it."""
+    scene = Scene()
+    scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "0.9.0")})
+    assert verdicts(promote(scene)) == ["refuse"]
+    assert verdicts(promote(scene, downgrade=True)) == ["update"]
+    assert told(scene.event("cron:1.1.0")) == [("web", "0.9.0", "waits")]
+    assert scene.waiting == {"web": "0.9.0", "cron": "1.1.0"}
+    scene.write("web", "1.0.1")
+    assert told(scene.event("cron:1.2.0")) == [("cron", "1.1.0", "superseded"), ("web", "0.9.0", "dropped")]
+
+
+def test_a_freeze_defers_a_promotion_and_a_release_goes_the_same_way() -> None:
+    scene = Scene()
+    scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
+    scene.event("web:1.1.0")
+    scene.freeze()
+    assert verdicts(promote(scene)) == ["defer"]
+    assert verdicts(scene.by_hand("release", "web")) == ["defer"]
+    assert scene.waiting == {"web": "1.1.0"}
+    scene.freeze(ends=True)
+    assert told(scene.by_hand("release", "web")) == [("web", "1.1.0", "superseded")]
+    assert scene.waiting == {"web": "1.3.0"}
+
+
+def test_a_digest_that_waits_stays_with_its_tag() -> None:
+    scene = Scene(pin_digest="true")
+    digests = {name: f"sha256:{letter * 64}" for name, letter in (("web", "a"), ("cron", "b"))}
+    for name, digest in digests.items():
+        assert verdicts(scene.event(f"{name}:1.1.0@{digest}")) == ["update"]
+    text = scene.branch.heads[HEAD].files[target("a")]
+    assert all(digest in text for digest in digests.values())
+    assert verdicts(scene.event(f"web:1.1.0@{digests['web']}")) == ["unchanged"]
+
+
+def test_atomic_touches_no_head_if_one_fails() -> None:
+    scene = Scene()
+    scene.event("web:1.1.0")
+    broken = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
+    scene.story.others = [broken]  # its folder is missing
+    before = scene.branch.heads[HEAD]
+    assert sorted(verdicts(scene.event("web:1.2.0", "cron:1.2.0", atomic=True))) == ["error"] * 3
+    assert scene.branch.heads[HEAD] == before
+    scene.event("web:1.2.0", "cron:1.2.0")
+    assert scene.waiting == {"web": "1.2.0", "cron": "1.2.0"}
+
+
+def test_a_hold_counts_although_another_run_was_faster() -> None:
+    """That run has read the memory before."""
+    scene = Scene()
+    scene.event("web:1.1.0")
+    scene.branch.interrupt = "drop", lambda: scene.event("cron:1.1.0", story=scene.story)
+    report = scene.by_hand("hold", "web")
+    assert told(report) == [("cron", "1.1.0", "waits")]
+    assert scene.waiting == {"cron": "1.1.0"}

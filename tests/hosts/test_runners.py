@@ -349,10 +349,14 @@ def test_what_the_host_would_refuse_is_refused(host: str) -> None:
 
 def test_argo_submits_the_whole_template_too(tmp_path: Path) -> None:
     ((name, path),) = {one["name"]: one["path"] for one in leaf()["inputs"]["artifacts"]}.items()
+    apps = source(json.dumps({"kind": "List", "items": [application("web", repository(tmp_path, "web"))]}))
     whole = {"image": f"{WEB}:1.1.0", "applications": f"{path}/{APPLICATIONS}"}
-    step = runners.argo(whole, {name: source("[]")})
-    ran = as_process(step, tmp_path)
-    assert (ran.code, ran.results["status"]) == (0, "unchanged"), ran.stderr
+    back = {"command": "hold", "names": "web", "reason": "x", "applications": f"{path}/{APPLICATIONS}"}
+    for number, (given, status) in enumerate([(whole, "updated"), (back, "updated"), ({**back, "to": "1"}, "failed")]):
+        step = runners.argo(given, {name: apps})
+        step = replace(step, env={**step.env, "IMAGE_UPDATE_ALLOW_PROTOCOL": "file"})
+        ran = as_process(step, tmp_path / str(number))
+        assert (ran.code, ran.results["status"]) == (2 if status == "failed" else 0, status), ran.stderr
 
 
 def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> None:

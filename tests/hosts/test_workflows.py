@@ -122,6 +122,8 @@ def hosted() -> Iterator[tuple[str, str, Any]]:
     yield "job of the component", "gitlab-ci", job
     yield "dependabot", "dependabot", yaml.safe_load((ROOT / ".github/dependabot.yml").read_text(encoding="utf-8"))
     yield "renovate", "renovate", json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
+    (form,) = documents(ROOT / "examples/gitlab/by-hand.yml")
+    yield "form of GitLab", "gitlab-ci", form
     for number, one in enumerate(shown("gitlab.md")):
         yield f"guide to GitLab, {number}", "gitlab-ci", one
     systems = ("azure-pipelines", "bitbucket-pipelines", "circle-ci")

@@ -18,7 +18,7 @@ from runner_rules import ATTACKS, dangers
 from task.annotations.lint import Finding
 from task.argocd import rollout_display
 from task.argocd.rollouts import RolloutState
-from task.ci.results import github_summary, repositories
+from task.ci.results import repositories
 from task.cli import lint
 from task.model import Problem, Report, Verdict, VerdictName
 from task.output.console import console_of
@@ -29,6 +29,7 @@ from task.output.report_page import page
 from task.output.report_table import diff_text, table
 from task.output.report_text import plain
 from task.output.stdout import write_stdout
+from task.output.summary import summary
 from task.wiring import progress
 
 # What is one of a few words of ours, and decides how the others are shown.
@@ -81,8 +82,8 @@ def evil(text: str) -> Report:
 
 
 def test_in_plain_text(evil: Report) -> None:
-    assert dangers(plain(evil)) == []
-    assert dangers(plain(replace(evil, decisions=(), problems=()))) == []
+    assert dangers(plain(as_json(evil))) == []
+    assert dangers(plain(as_json(replace(evil, decisions=(), problems=())))) == []
 
 
 @pytest.mark.parametrize("width", [24, 60, 120])
@@ -107,7 +108,8 @@ def test_on_a_page(evil: Report) -> None:
 
 
 def test_in_a_summary(evil: Report) -> None:
-    assert dangers(github_summary(evil)) == []
+    for html in (True, False):
+        assert dangers(summary(as_json(evil), 60_000, html=html, diffs=True)) == []
 
 
 def test_in_json_which_stays_exact(evil: Report) -> None:
@@ -132,7 +134,8 @@ def test_in_a_log(text: str, form: str, person: bool) -> None:
     assert len(ours) == (9 if form == "github" else 0)
     assert [line for line in ours if dangers(line.split("::", 2)[2])] == []
     if form == "json":
-        assert {json.loads(line)["msg"] for line in lines} == {text, f"{text}: {text}; {text}"}
+        assert {json.loads(line)["msg"] for line in lines} == {text, f"{text}: {text}"}
+        assert {json.loads(line).get("fix") for line in lines} == {None, text}
 
 
 def test_in_a_traceback(text: str) -> None:

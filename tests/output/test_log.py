@@ -33,11 +33,11 @@ PATH = "x" * 40
     [
         ("text", False, [
             "debug: 100 % of [bold]x[/bold]", "100 % of x", "warning: 100 % of x",
-            f"error: argocd/web: the path '{PATH}' is missing; check :smile: it",
+            f"error: argocd/web: the path '{PATH}' is missing", "  fix: check :smile: it",
         ]),
         ("github", False, [
             "::debug::100 %25 of [bold]x[/bold]", "100 % of x", "::warning::100 %25 of x",
-            f"::error::argocd/web: the path '{PATH}' is missing; check :smile: it",
+            f"::error::argocd/web: the path '{PATH}' is missing%0A  fix: check :smile: it",
         ]),
         ("text", True, [
             "\x1b[2mdebug:\x1b[0m 100 % of [bold]x[/bold]", "100 % of x", "\x1b[1;33mwarning:\x1b[0m 100 % of x",
@@ -54,11 +54,12 @@ def test_each_form_has_its_lines(form: str, person: bool, expected: list[str]) -
 def test_json_says_when_and_how_bad_it_is(person: bool) -> None:
     found = [json.loads(line) for line in lines("json", person=person)]
     assert [one["level"] for one in found] == ["debug", "info", "warning", "error"]
-    assert found[3]["msg"] == f"argocd/web: the path '{PATH}' is missing; check :smile: it"
+    assert found[3]["msg"] == f"argocd/web: the path '{PATH}' is missing"
+    assert [one.get("fix") for one in found] == [None, None, None, "check :smile: it"]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", one["time"]) for one in found)
 
 
-@pytest.mark.parametrize(("level", "number"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+@pytest.mark.parametrize(("level", "number"), [("debug", 5), ("info", 4), ("warning", 3), ("error", 2)])
 def test_less_may_be_asked_for(level: str, number: int) -> None:
     assert len(lines("text", level)) == number
 

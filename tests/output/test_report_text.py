@@ -10,8 +10,8 @@ from rich.console import Console
 
 from task.output.console import console_of, plain_console
 from task.output.report_table import diff_text, table
-from task.output.report_text import summary
-from task.output.words import change
+from task.output.report_text import plain
+from task.output.words import headline
 from task.schemas import load
 
 COUNTS: list[str] = load("report.v1")["properties"]["counts"]["required"]
@@ -27,7 +27,7 @@ def decision(app: str = "argocd/shop", verdict: str = "update", **more: Any) -> 
     return {
         "application": app, "alias": "web", "image": "ghcr.io/acme/web", "strategy": "semver", "constraint": "^1",
         "current": "1.0.0", "candidate": "1.1.0", "verdict": verdict, "rule": "admitted",
-        "because": "1.1.0 passes all rules and replaces 1.0.0", "repository": "https://git.example.com/gitops.git",
+        "because": "semver ^1 admits it", "repository": "https://git.example.com/gitops.git",
         "branch": "main", "head": "main", "target": "kustomization", "file": "apps/shop/kustomization.yaml", **more,
     }  # fmt: skip
 
@@ -50,22 +50,32 @@ def report(*decisions: dict[str, Any], **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+RUN, RELEASE = "image-update run ghcr.io/acme/web:1.1.0", "image-update release argocd/shop"
+OWNER, DEVELOPER = "exit code 3: the Application's owner acts", "exit code 6: the developer acts"
+FAILED = "1 failed rollout (argocd/shop)"
+ROLLOUT = {"application": "argocd/shop", "rule": "rollout", "message": "x", "hint": "", "severity": "error"}
+
+
 @pytest.mark.parametrize(
-    ("updated", "dry", "line"),
+    ("of", "line"),
     [
-        (0, False, "committed: 1 held"),
-        (0, True, "would commit: 1 held"),
-        (1, False, "updated: 1 updated, 1 held"),
-        (1, True, "would update: 1 to update, 1 held"),
+        (report(decision(verdict="defer"), commits=[commit()]), f"{RUN}: 1 held, committed"),
+        (report(decision(verdict="defer"), commits=[commit(commit=None)]), f"{RUN}: 1 held, would commit"),
+        (report(decision()), f"{RUN}: 1 updated"),
+        (report(decision(), commits=[commit(commit=None)]), f"{RUN}: 1 to update"),
+        (report(decision(), command="rollback"), f"{RUN.replace('run', 'rollback')}: 1 rolled back"),
+        (report(decision(verdict="error"), exit_code=3, status="failed"), f"{RUN}: 1 failed (argocd/shop); {OWNER}"),
+        (report(decision(), exit_code=6, errors=[ROLLOUT]), f"{RUN}: {FAILED}, 1 updated; {DEVELOPER}"),
+        (report(decision(), exit_code=0), f"{RUN}: 1 updated; exit code 0"),
+        (report(decision(verdict="unchanged"), images=[], command="release"), f"{RELEASE}: 1 current, committed"),
     ],
-)
-def test_a_commit_that_only_holds_updates_nothing(updated: int, dry: bool, line: str) -> None:
-    numbers = {"updated": updated, "unchanged": 0, "refused": 0, "deferred": 1, "failed": 0}
-    assert summary("updated", numbers, dry=dry, back=False) == line
+)  # fmt: skip
+def test_the_line_that_says_everything(of: dict[str, Any], line: str) -> None:
+    assert headline(of) == line
 
 
 WIDE = "argocd/日本語のアプリケーション"
-ADMITTED = "admitted: 1.1.0 passes all rules and replaces 1.0.0"
+ADMITTED = "semver ^1 admits it"
 MANY = report(
     decision(),
     decision(verdict="refuse", rule="constraint", because="1.1.0 does not satisfy ~1.0", alias=None),
@@ -88,8 +98,8 @@ def test_no_line_is_wider_than_the_terminal(width: int, colour: bool) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_nothing_is_lost_on_a_narrow_terminal(width: int) -> None:
     shown = re.sub(r"\s", "", table(MANY, console(width)))
-    told = ["doesnotsatisfy~1.0", "fix:checkspec.source.path", "heldbyann", "0" * 64, "apps/shop/kustomization.yaml",
-            "https://git.example.com/gitops/pulls/1", "otherswerefaster2times", "updated:1updated"]  # fmt: skip
+    told = ["doesnotsatisfy~1.0", "fix:checkspec.source.path", "byann", "0" * 64, "apps/shop/kustomization.yaml",
+            "https://git.example.com/gitops/pulls/1", "otherswerefaster2times", "1updated"]  # fmt: skip
     assert [word for word in told if word not in shown] == []
 
 
@@ -102,10 +112,10 @@ def test_every_application_is_named_once() -> None:
     [
         (
             120,
-            "  ✓ update    web=ghcr.io/acme/web  1.0.0 → 1.1.0  admitted: 1.1.0 passes all rules and replaces 1.0.0",
+            "  ✓ updated  web=ghcr.io/acme/web  1.0.0 → 1.1.0  semver ^1 admits it",
         ),
-        (80, "  ✓ update    web=ghcr.io/acme/web  1.0.0 → 1.1.0"),
-        (40, "  ✓ update"),
+        (80, "  ✓ updated  web=ghcr.io/acme/web  1.0.0 → 1.1.0"),
+        (40, "  ✓ updated"),
     ],
 )
 def test_what_is_beside_each_other(width: int, line: str) -> None:
@@ -117,25 +127,25 @@ def test_the_whole_table() -> None:
     assert (
         shown
         == """\
-run ghcr.io/acme/web:1.1.0
+image-update run ghcr.io/acme/web:1.1.0: 1 updated, 1 current
 
 argocd/shop
-  + update    web=ghcr.io/acme/web  1.0.0 -> 1.1.0  admitted: 1.1.0 passes all rules and replaces 1.0.0
-                                                    apps/shop/kustomization.yaml
-  = current   web=ghcr.io/acme/web  1.0.0           same: 1.1.0 passes all rules and replaces 1.0.0
-                                                    apps/shop/kustomization.yaml
+  + updated  web=ghcr.io/acme/web  1.0.0 -> 1.1.0  semver ^1 admits it
+                                                   apps/shop/kustomization.yaml
+  = current  web=ghcr.io/acme/web  1.0.0           same: semver ^1 admits it
 
 commit aaaaaaaaaaaa on main of https://git.example.com/gitops.git
     apps/shop/kustomization.yaml
 
-updated: 1 updated
+image-update run ghcr.io/acme/web:1.1.0: 1 updated, 1 current
 """
     )
 
 
 def test_a_run_that_never_began_says_one_thing() -> None:
     counts = dict.fromkeys(COUNTS, 0)
-    assert table(report(status="failed", images=[], counts=counts), console()) == "failed: nothing was done\n"
+    ended = report(status="failed", images=[], counts=counts, exit_code=2)
+    assert table(ended, console(120)) == "image-update run: nothing was done; exit code 2: the pipeline's author acts\n"
 
 
 def test_no_application_is_said() -> None:
@@ -152,7 +162,8 @@ def test_where_letters_are_few_the_table_itself_is_ascii(plain: Console) -> None
 
 
 def test_colours_change_no_letter() -> None:
-    assert ESCAPE.sub("", table(MANY, console(colour=True))) == table(MANY, console())
+    coloured = ESCAPE.sub("", table(MANY, console(colour=True)))
+    assert [line.rstrip() for line in coloured.splitlines()] == table(MANY, console()).splitlines()
 
 
 @pytest.mark.parametrize("field", ["application", "alias", "image", "current", "candidate", "because", "file"])
@@ -188,13 +199,25 @@ def test_a_line_of_dashes_in_a_diff_is_no_header() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "candidate", "read", "text"),
+    ("verdict", "candidate", "target", "version"),
     [
-        ("refuse", "2.0.0", False, "current not read, candidate 2.0.0"),
-        ("error", "", False, "not read"),
-        ("refuse", "2.0.0", True, "current (none), candidate 2.0.0"),
-        ("update", "2.0.0", True, "(none) -> 2.0.0"),
+        ("refuse", "2.0.0", None, "not read, offered 2.0.0"),
+        ("error", "", None, "not read"),
+        ("refuse", "2.0.0", "kustomization", "(none), offered 2.0.0"),
+        ("update", "2.0.0", "kustomization", "(none) → 2.0.0"),
     ],
 )
-def test_a_version_that_was_not_read_is_not_called_none(verdict: str, candidate: str, read: bool, text: str) -> None:
-    assert change(verdict, "", candidate, read=read) == text
+def test_a_version_that_was_not_read_is_not_called_none(
+    verdict: str, candidate: str, target: str | None, version: str
+) -> None:
+    one = decision(verdict=verdict, candidate=candidate, current=None, target=target)
+    several = report(one, images=[*report()["images"]] * 2)
+    assert f"  {version}  " in plain(several)
+
+
+def test_failures_come_first_and_their_messages_are_in_the_log() -> None:
+    lines = plain(MANY).splitlines()
+    assert [line.split("  ")[0] for line in lines[1:-3]] == ["failed", "held", "updated", "skipped", "current"]
+    assert lines[0] == lines[-1]
+    assert lines[1].endswith("  (source)")
+    assert lines[4].endswith("  (constraint: 1.1.0 does not satisfy ~1.0)")

@@ -83,7 +83,7 @@ def test_the_whole_of_an_image_in_json() -> None:
     request = {"url": "https://git.example/pull/7", "number": 7, "head": "image-update/a", "tag": "1.1.0"}
     assert found["pull_request"] == request
     assert found["would"] == {"verdict": "defer", "rule": "held", "because": "it is held"}
-    build = {"tag": "1.0.0", "digest": DIGEST, "commit": "c" * 40, "at": NOW, "by": "CI"}
+    build = {"tag": "1.0.0", "digest": DIGEST, "commit": "c" * 40, "at": NOW, "by": "CI", "url": None}
     assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7", "proof": None}]
 
 
@@ -92,10 +92,13 @@ def test_every_fact_is_in_the_text_and_on_the_page() -> None:
         row(), problems=(Problem(application="argocd/a", rule="target", message="it is broken", hint="correct it"),)
     )
     rules_and_versions = ("newest-build", "1.0.0@sha256:aaaaaaaaaaaa…", "1.1.0", "cccccccccccc", "by CI")
-    sentences = ("by jane since", "1.1.0 is deferred since", "held: it is held", "it is broken", "correct it")
+    sentences = ("by jane since", "1.1.0 is deferred since", "held: it is held")
     for words in (*rules_and_versions, *sentences, "1 held, 1 error"):
         assert words in plain(found)
         assert words in page(found)
+    for words in ("it is broken", "correct it"):  # in the log, where there is one
+        assert words in page(found)
+        assert words not in plain(found)
     assert '<a href="https://git.example/pull/7"' in page(found)
     assert '<a href="https://ci.example/7"' in page(found)
     assert "none" not in plain(status(EMPTY)).lower().replace("(none)", "")
@@ -108,17 +111,17 @@ FREE = row(hold=None, deferred=None, request=None, newest=None, live=(), would=N
 @pytest.mark.parametrize(
     ("one", "word", "version"),
     [
-        (FREE, "tracked", "1.0.0"),
+        (FREE, "ok", "1.0.0"),
         (replace(FREE, read=False, in_git=Reading()), "unknown", "not read"),
         (replace(FREE, read=False, in_git=Reading(), newest=NEWEST, live=(NEWEST,)), "unknown", "not read"),
         (replace(FREE, read=False, in_git=Reading(), kind="live"), "unknown", "not read"),
         (replace(FREE, read=False, in_git=Reading(), hold=Hold("x")), "held", "not read"),
         (replace(FREE, unanswered=True), "unknown", "1.0.0"),
         (replace(FREE, unanswered=True, live=(NEWEST,)), "differs", "1.0.0"),
-        (replace(FREE, in_git=Reading()), "tracked", "(none)"),
+        (replace(FREE, in_git=Reading()), "ok", "(none)"),
     ],
 )
-def test_what_is_not_known_is_not_called_tracked(one: ImageStatus, word: str, version: str) -> None:
+def test_what_is_not_known_is_not_called_ok(one: ImageStatus, word: str, version: str) -> None:
     found = status(one)
     for text in (plain(found), table(found, plain_console()), page(found)):
         assert word in text
@@ -144,7 +147,7 @@ def test_what_would_become_of_a_build(verdict: Verdict, text: str) -> None:
 
 def test_an_empty_status() -> None:
     assert plain(status()) == "0 images of 0 Applications\n"
-    assert "<p>None.</p>" in page(status())
+    assert "0 Applications read" in page(status())
 
 
 EVIL = "\x1b[31m<script>alert(1)</script>\u202e\n::set-output name=x::y ##vso[task]"

@@ -93,5 +93,5 @@ def test_a_template_leaves_what_a_person_asked_for_in_the_title(server: GitHub, 
     assert server.open[0].title.startswith("release a; a: ")
     scene.call("rollback", "a", "--image", "web", "--to", "1.0.0", "--reason", "5xx since noon")
     assert server.open[0].title == "roll back a: ghcr.io/acme/web 1.5.0 → 1.0.0"
-    assert server.open[0].body.count("5xx since noon") == 1
+    assert "5xx since noon" in server.open[0].body
     assert "5xx since noon" in git(scene.repo, "log", "-1", "--format=%B", scene.head)

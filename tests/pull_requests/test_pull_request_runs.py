@@ -11,7 +11,7 @@ from fakes.github_api import NAME, GitHub
 from request_scenes import API, TOKEN, Scene, verdict
 from runner_rules import dangers
 from runs import WEB, application, manifest, repository, target
-from support import commit, git, image_update
+from support import commit, git, image_update, show
 
 STATE = ".image-update/apps/a/argocd_a.state"
 
@@ -196,3 +196,35 @@ def test_plan_says_what_run_says_of_a_repository_on_no_host(tmp_path: Path) -> N
     assert (planned.code, done.code) == (3, 3)
     assert "no pull request is possible" in done.json["errors"][0]["message"]
     assert planned.json["errors"] == done.json["errors"]
+
+
+def test_a_declined_rollback_holds_nothing(scene: Scene) -> None:
+    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
+    scene.call("rollback", "a", "--image", "web", "--to", "1.0.0")
+    assert scene.event(f"{WEB}:1.6.0")["decisions"][0]["rule"] == "held"
+    scene.decline()
+    report = scene.event(f"{WEB}:1.5.1")
+    assert [one["verdict"] for one in report["decisions"]] == ["update"]
+    (warning,) = [one for one in report["errors"] if "declined" in one["message"]]
+    assert "/pull/1" in warning["message"]
+    assert scene.memory == ""
+    assert "newTag: 1.6.0" in scene.text()  # it was deferred, and is newer
+
+
+def test_a_hold_after_a_rollback_is_not_of_its_request(scene: Scene) -> None:
+    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
+    scene.call("rollback", "a", "--image", "web", "--to", "1.0.0")
+    scene.call("hold", "a", "--image", "web", "--reason", "for another reason")
+    scene.decline()
+    assert scene.event(f"{WEB}:1.6.0")["decisions"][0]["rule"] == "held"
+
+
+def test_a_released_rollback_stays_without_its_hold(scene: Scene, server: GitHub) -> None:
+    commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
+    scene.call("rollback", "a", "--to", "1.0.0")
+    before = server.open[0].body
+    assert "hold:" in show(scene.repo, scene.head, STATE)
+    scene.call("release", "a")
+    assert "newTag: 1.0.0" in scene.text()
+    assert "hold:" not in show(scene.repo, scene.head, STATE)
+    assert (scene.memory, server.open[0].body == before) == ("", False)

@@ -61,20 +61,23 @@ def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
         assert message_text(given["template"], [app(given["app_name"], *rows)]).text == case["expect"]["message"]
 
 
-def test_the_default_is_aius_for_one_application() -> None:
+def test_the_default_has_aius_words_the_version_and_the_application() -> None:
     apps = [app("web", change(), change("nginx", "1", "2", DIGEST))]
-    assert message_text(None, apps) == message_text(DEFAULT, apps)
-    assert message_text(None, apps).text == (
-        "build: automatic update of web\n\n"
-        "updates image acme/api tag '1.0' to '1.1'\n"
-        f"updates image nginx tag '1' to '{DIGEST}'\n"
+    ours = message_text(None, apps).text
+    assert message_text(DEFAULT, apps).text == ours.replace(" to 1.1 and 2", "").replace("\n    for web", "").replace(
+        " for web", ""
+    )
+    assert ours == (
+        "build: automatic update of web to 1.1 and 2\n\n"
+        "updates image acme/api tag '1.0' to '1.1' for web\n"
+        f"updates image nginx tag '1' to '{DIGEST}'\n    for web\n"
     )
 
 
 def test_several_applications_with_one_change_say_it_once() -> None:
     assert commit_message(None, [app("web"), app("api")]).text == (
-        "build: automatic update of web, api\n\n"
-        "updates image acme/api tag '1.0' to '1.1'\n\n"
+        "build: automatic update of web, api to 1.1\n\n"
+        "updates image acme/api tag '1.0' to '1.1' for web, api\n\n"
         "Image: ghcr.io/acme/api:1.1\nApplication: argocd/web\nApplication: argocd/api\n"
     )
 
@@ -82,16 +85,16 @@ def test_several_applications_with_one_change_say_it_once() -> None:
 def test_different_changes_name_their_applications() -> None:
     apps = [app("web"), app("api", change(old="0.9")), app("shop")]
     assert message_text(None, apps).text == (
-        "build: automatic update of web, api, shop\n\n"
-        "updates image acme/api tag '1.0' to '1.1'\n  for web, shop\n"
-        "updates image acme/api tag '0.9' to '1.1'\n  for api\n"
+        "build: automatic update of web, api, shop to 1.1\n\n"
+        "updates image acme/api tag '1.0' to '1.1' for web, shop\n"
+        "updates image acme/api tag '0.9' to '1.1' for api\n"
     )
 
 
 def test_five_hundred_applications_fit_on_a_screen() -> None:
     text = commit_message(None, [app(f"application-{n:03}") for n in range(500)]).text
     subject, blank, *rest = text.split("\n")
-    assert (subject, blank) == ("build: automatic update of 500 Applications", "")
+    assert (subject, blank) == ("build: automatic update of 500 Applications to 1.1", "")
     assert "and 400 more" in text
     assert max(map(len, rest)) <= 72
     assert len(rest) < 90

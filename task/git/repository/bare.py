@@ -136,7 +136,7 @@ class BareRepository:
             ours = commit_of(self._remote.objects, tip)
             if not is_marked(ours.message, ours.tree, name) or len(ours.parents) != 1:
                 found = self._snapshot(name, tip, places)
-                return Head(found.repo, name, tip, found.files)
+                return Head(found.repo, name, tip, found.files, ours.message, by=ours.author)
             changed = changed_paths(self._tree, self._root(ours.parent), ours.tree)
             wanted = [*places, *map(Place, changed)]
             found = self._snapshot(name, tip, wanted, [ours.parent])
@@ -174,8 +174,9 @@ class BareRepository:
         made = fast_import.Made("", "")
         if change.files:
             made = fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))
-        self._push(change.destination.head, made.commit, change.head_commit or "", (), replaces=True)
-        return Landing(made.commit, made.tree)
+        commit = self._signed(change, made)
+        self._push(change.destination.head, commit, change.head_commit or "", (), replaces=True)
+        return Landing(commit, made.tree)
 
     def drop(self, head: str, was: str) -> None:
         """Delete a head branch that is at `was`. Raises `Outpaced` if it has moved."""
@@ -197,13 +198,17 @@ class BareRepository:
     def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
         """Push the commit, signed if required, and return its id. `there` is the tip of the head branch, or ""."""
         base, head = change.destination.base, change.destination.head
-        commit, replaces = made.commit, head != base and not change.on_top
-        if self._signer is not None:  # the same commit, but signed
-            folder, message = self._remote.ready(), fast_import.message(change)
-            commit = self._signer.commit(folder, made.tree, change.tip, message, change.author)
+        commit, replaces = self._signed(change, made), head != base and not change.on_top
         was = there if replaces else change.tip
         self._push(head, commit, was, change.push_options, replaces=replaces)
         return commit
+
+    def _signed(self, change: Changeset, made: fast_import.Made) -> str:
+        """Return the same commit, signed if that is required."""
+        if self._signer is None or not made.commit:
+            return made.commit
+        folder, message = self._remote.ready(), fast_import.message(change)
+        return self._signer.commit(folder, made.tree, change.tip, message, change.author)
 
     def _prepared(self, change: Changeset) -> tuple[Changeset, fast_import.Made, Landing | None, str]:
         """Make the commit, and return it with its whole message and what `_held` says about it."""

@@ -1,0 +1,87 @@
+"""The same as a branch in memory (`memory.Branch`), but a real repository, which git reads and writes over file://."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from subprocess import CalledProcessError
+from typing import Any
+
+from memory import Branch, Commit
+from support import bare_repo, commit, git
+
+from task.git.command import Git
+from task.git.names import OURS
+from task.git.repository.bare import BareRepository, is_marked
+
+WHO = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
+
+
+class GitBranch(Branch):
+    """One branch of a real repository, and its head branches."""
+
+    def __init__(self, files: Mapping[str, str], folder: Path) -> None:
+        self.repo = bare_repo(folder, files)
+        self.interrupt: tuple[str, Callable[[], object]] | None = None
+
+    def opened(self) -> "Opened":
+        return Opened(self)
+
+    @property
+    def files(self) -> dict[str, str]:
+        return self.tree("main")
+
+    @property
+    def heads(self) -> dict[str, Commit]:  # type: ignore[override]
+        lines = git(self.repo, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/").splitlines()
+        names = (line.partition(" ") for line in lines)
+        return {name: self._commit(name, oid) for oid, _, name in names if name != "main"}
+
+    def _commit(self, name: str, oid: str) -> Commit:
+        message, tree = git(self.repo, "show", "-s", "--format=%B", oid), git(self.repo, "rev-parse", f"{oid}^{{tree}}")
+        ours = is_marked(message, tree, name) and not name.startswith(f"{OURS[:-1]}-memory/")
+        return Commit(oid, self.tree(oid), self.tree(f"{oid}^") if ours else None)
+
+    def tree(self, at: str) -> dict[str, str]:
+        paths = git(self.repo, "ls-tree", "-r", "--name-only", at).splitlines()
+        text = {path: git(self.repo, "cat-file", "blob", f"{at}:{path}") for path in paths}
+        return {path: f"{one}\n" for path, one in text.items()}
+
+    def commit(self, files: Mapping[str, str]) -> None:
+        commit(self.repo, files)
+
+    def commit_on(self, head: str, files: Mapping[str, str]) -> None:
+        if head not in self.heads:
+            git(self.repo, "branch", head, "main")
+        commit(self.repo, files, head)
+
+    def delete(self, head: str) -> None:
+        git(self.repo, "update-ref", "-d", f"refs/heads/{head}")
+
+    def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:
+        """Merge as a Git host does. False if there are conflicts."""
+        base, tip = (git(self.repo, "rev-parse", one) for one in ("main", head))
+        if style == "fast-forward" and git(self.repo, "merge-base", base, tip) == base:
+            made = tip
+        else:
+            try:
+                tree = git(self.repo, "merge-tree", "--write-tree", base, tip)
+            except (CalledProcessError, AssertionError):
+                return False
+            parents = ("-p", base, "-p", tip) if style == "merge" else ("-p", base)
+            made = git(self.repo, *WHO, "commit-tree", tree, *parents, "-m", f"Merge {head}")
+        git(self.repo, "update-ref", "refs/heads/main", made)
+        if not keep:
+            self.delete(head)
+        return True
+
+
+class Opened:
+    """The repository as one run has it."""
+
+    def __init__(self, branch: GitBranch) -> None:
+        self._branch = branch
+        self._store = BareRepository(Git(os.environ, protocols=frozenset({"file"})), f"file://{branch.repo}")
+
+    def __getattr__(self, name: str) -> Any:
+        self._branch.reached(name)
+        return getattr(self._store, name)
