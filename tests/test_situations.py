@@ -304,6 +304,7 @@ def stack() -> Iterator[ExitStack]:
         yield one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_what_people_see(name: str, tmp_path: Path, stack: ExitStack) -> None:
     play, names = SITUATIONS[name]

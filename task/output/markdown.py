@@ -27,9 +27,9 @@ class Row(NamedTuple):
     old: str
     new: str  # "" where nothing changes
     why: str = ""
-    fix: str = ""
     source: str = ""  # Markdown: where it was built
     file: str = ""  # that is written
+    fix: str = ""
 
 
 ALWAYS = ("Application", "Image", "Version")  # columns; any other is there only if a line has something for it

@@ -65,6 +65,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "command": report.command,
+        "dry_run": report.dry,
         "status": status(report),
         "images": [
             {

@@ -23,6 +23,7 @@ def page(status: Status) -> str:
         title=summary(replace(status, at="")),
         images=ordered(status),
         problems=list(map(problem_as_json, status.problems)),
+        commits=lambda one: {build.commit[:12]: build.url for build in one.builds},
         facts=facts,
         name=name,
         note=note,

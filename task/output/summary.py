@@ -61,7 +61,7 @@ LEAST = 500  # characters: a folded table that has no room for a line is left ou
 
 def _row(one: Line) -> Row:
     image = one.image if one.new else f"{one.image} {one.offered}".rstrip()
-    return Row(one.word, one.application, image, one.old, one.new, one.why, one.fix)
+    return Row(one.word, one.application, image, one.old, one.new, one.why, fix=one.fix)
 
 
 def _commits(report: JSON) -> list[str]:

@@ -44,7 +44,6 @@ class Line(NamedTuple):
     rule: str
     because: str
     fix: str
-    rules: str  # strategy and constraint
     file: str  # that is changed
 
     def version(self, arrow: str = "→") -> str:
@@ -64,15 +63,15 @@ def lines(report: JSON) -> list[Line]:
     """Return the decisions: failures and changes first, then by Application and alias."""
     requests = {(one["repository"], one["head"]) for one in report["commits"] if one["pull_request"]}
     hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}
-    order = list(VERDICTS)
+    order, dry = list(VERDICTS), would_be(report)
 
     def line(one: JSON) -> Line:
         verdict: str = one["verdict"]
         changes = verdict == "update"
         word = VERDICTS.get(verdict, verdict)
         if changes and report["command"] == "rollback":
-            word = "would roll back" if would_be(report) else "rolled back"
-        elif changes and would_be(report):
+            word = "would roll back" if dry else "rolled back"
+        elif changes and dry:
             word = "would update"
         elif changes and one["head"] != one["branch"] and (one["repository"], one["head"]) in requests:
             word = "proposed"
@@ -92,7 +91,6 @@ def lines(report: JSON) -> list[Line]:
             one["rule"],
             f"{one['because']}{source}",
             (hints.get((one["application"], one["because"])) or "") if verdict == "error" else "",
-            " ".join(filter(None, (one["strategy"], one["constraint"]))),
             one["file"] or "" if changes else "",
         )
 
@@ -181,7 +179,8 @@ def waiting_words(one: JSON) -> str:
 
 def would_be(report: JSON) -> bool:
     """Tell whether a report only says what would happen."""
-    return report["command"] == "plan" or any(commit["commit"] is None for commit in report["commits"])
+    guess = report["command"] == "plan" or any(commit["commit"] is None for commit in report["commits"])
+    return bool(report.get("dry_run", guess))  # older reports do not say it
 
 
 def nothing_decided(report: JSON) -> str:

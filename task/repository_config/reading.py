@@ -440,9 +440,6 @@ class _Reader:
         each = (self._try(partial(self._text_of, one, f"an entry of {what}"), "") for one in items)
         return tuple(dict.fromkeys(each))
 
-    def _labels_or_people(self, node: Node, what: str) -> tuple[str, ...]:
-        return self._texts(node, what, MOST_ITEMS)
-
     def _age(self, node: Node, what: str) -> int:
         return seconds_of(self._checked(seconds_of, node, what))
 

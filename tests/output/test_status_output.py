@@ -31,6 +31,7 @@ from task.output.status_text import plain, table
 from task.schemas import load
 
 NOW = "2026-11-22T12:00:00Z"
+COMMIT = "https://git.example/acme/gitops/commit/" + "c" * 40
 DIGEST = "sha256:" + "a" * 64
 
 
@@ -50,7 +51,7 @@ def row(**more: object) -> ImageStatus:
         deferred=Written("1.1.0", "", Build()),
         deferred_at=NOW,
         request=OpenRequest("https://git.example/pull/7", "7", "image-update/a", "1.1.0"),
-        builds=(PastBuild("1.0.0", DIGEST, "c" * 40, NOW, "CI", "https://ci.example/7"),),
+        builds=(PastBuild("1.0.0", DIGEST, "c" * 40, NOW, "CI", "https://ci.example/7", COMMIT),),
         would=Verdict("defer", "held", "it is held"),
     )
     return replace(full, **more)  # type: ignore[arg-type]
@@ -83,7 +84,7 @@ def test_the_whole_of_an_image_in_json() -> None:
     request = {"url": "https://git.example/pull/7", "number": 7, "head": "image-update/a", "tag": "1.1.0"}
     assert found["pull_request"] == request
     assert found["would"] == {"verdict": "defer", "rule": "held", "because": "it is held"}
-    build = {"tag": "1.0.0", "digest": DIGEST, "commit": "c" * 40, "at": NOW, "by": "CI", "url": None}
+    build = {"tag": "1.0.0", "digest": DIGEST, "commit": "c" * 40, "at": NOW, "by": "CI", "url": COMMIT}
     assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7", "proof": None}]
 
 
@@ -101,6 +102,7 @@ def test_every_fact_is_in_the_text_and_on_the_page() -> None:
         assert words not in plain(found)
     assert '<a href="https://git.example/pull/7"' in page(found)
     assert '<a href="https://ci.example/7"' in page(found)
+    assert f'<a href="{COMMIT}" rel="noopener noreferrer nofollow">{"c" * 12}</a>' in page(found)
     assert "none" not in plain(status(EMPTY)).lower().replace("(none)", "")
 
 

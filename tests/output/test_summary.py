@@ -66,6 +66,10 @@ by [`runs/7`](https://ci.example.com/runs/7) · nothing was written
     assert "**1 skipped, 1 current**\n\n| Decision |" in shown(plan, html=False)
 
 
+def test_a_dry_run_without_a_commit_updates_nothing() -> None:
+    assert "| would update |" in shown(replace(report(decision(kind="live")), dry=True))
+
+
 def test_nobody_takes_it() -> None:
     assert shown(report()).startswith("### Image Update: no Application tracks it (1 read)\n")
     assert "(7 read)" in shown(replace(report(), considered=7))
