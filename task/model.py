@@ -793,8 +793,8 @@ class PastBuild:
     at: str  # RFC 3339, UTC
     by: str  # the author's name
     pipeline_run: str = ""  # from the commit's trailer
-    proof: str = ""  # what was proved about it, from the commit's trailer
     url: str = ""  # the commit's page; "" if the Git host is unknown
+    proof: str = ""  # what was proved about it, from the commit's trailer
 
 
 @dataclass(frozen=True)

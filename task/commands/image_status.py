@@ -138,7 +138,7 @@ def past_builds(
             one.at,
             one.by,
             without_login(trailer_of(one.message, "Pipeline-Run")),
-            without_login(trailer_of(one.message, "Proof", image)),
+            proof=without_login(trailer_of(one.message, "Proof", image)),
         )
         for now, one in found
         if version_of(now) and one.commit
