@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from real_servers import Nginx, Sshd, nginx, sshd
 from support import IN_CI, MEASURE, clean_environment
 
 settings.register_profile("dev", deadline=None, max_examples=100)
@@ -179,3 +180,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in clean_environment(folder).items():
         monkeypatch.setenv(name, value)
     return folder
+
+
+@pytest.fixture(scope="module")
+def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the repositories that real servers serve."""
+    return tmp_path_factory.mktemp("repos")
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
+    """A web server with these repositories."""
+    with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """An ssh server."""
+    with sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server

@@ -15,7 +15,7 @@ from task.errors import Malformed, RegistryDownError, SourceAccessError
 from task.git.access import Access, Credentials
 from task.git.command import Git
 from task.git.environment import Login
-from task.git.failed import GitFailed
+from task.git.errors import GitFailed
 from task.kubernetes.exec_plugin import ask
 from task.kubernetes.kubeconfig import Plugin, Server
 from task.processes.environment import child_environment

@@ -11,24 +11,13 @@ from pathlib import Path
 import pytest
 from faults import Ground, problem
 from git_servers import git_server
-from real_servers import Nginx, Sshd, end, free_port, nginx, sshd
+from real_servers import Nginx, Sshd, end, free_port, nginx
 from runs import application, arguments, hook, manifest, wait_until
 from support import command, git
 from wire import Wire, wire
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
 DOWN = "could not be reached, or broke off"
-
-
-@pytest.fixture(scope="module")
-def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("repos")
-
-
-@pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
-    with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
-        yield server
 
 
 @pytest.fixture
@@ -138,12 +127,6 @@ def test_killed_in_the_middle_of_a_push(ground: Ground, repos: Path, way: Wire, 
     result = ground.by_http(way.port)
     assert (result.code, result.json["status"]) == (0, "unchanged" if lives else "updated")
     assert (ground.landed(), ground.commits()) == (True, 2)
-
-
-@pytest.fixture(scope="module")
-def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with sshd(tmp_path_factory.mktemp("sshd")) as server:
-        yield server
 
 
 @pytest.mark.parametrize("moment", ["pre-receive", "post-receive"])

@@ -43,11 +43,6 @@ exit $code
 
 
 @pytest.fixture(scope="module")
-def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("repos")
-
-
-@pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
     folder = tmp_path_factory.mktemp("nginx")
     outrun = folder / "outrun"

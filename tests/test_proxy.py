@@ -6,21 +6,10 @@ from pathlib import Path
 import pytest
 from faults import Ground, problem
 from http_proxy import Proxy, http_proxy
-from real_servers import Nginx, free_port, nginx
+from real_servers import Nginx, free_port
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
 LOGIN, SECRETS = "bob:pr0xy-s3cret", ("pr0xy", "s3cret")
-
-
-@pytest.fixture(scope="module")
-def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("repos")
-
-
-@pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
-    with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
-        yield server
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from task.git.ancestry import Lineage
 from task.git.command import Git
 from task.model import Subscription
 from task.output.log import Log
+from task.plain_data import mapping, mappings
 from task.urls import normal_url
 
 _FULL = 40  # characters of a commit id
@@ -57,11 +58,9 @@ def same(repository: str, other: str) -> bool:
 
 def repositories(item: Mapping[str, Any]) -> list[str]:
     """Return the repositories of the Application's sources."""
-    spec = item.get("spec")
-    found = spec if isinstance(spec, dict) else {}
-    sources = found.get("sources")
-    several = [*(sources if isinstance(sources, list) else ()), found.get("source")]
-    return [str(one["repoURL"]) for one in several if isinstance(one, dict) and one.get("repoURL")]
+    spec = mapping(item.get("spec"))
+    several = (*mappings(spec.get("sources")), mapping(spec.get("source")))
+    return [str(one["repoURL"]) for one in several if one.get("repoURL")]
 
 
 def descent(git: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) -> str:

@@ -13,6 +13,7 @@ from task.applicationsets import Budget, NamedCluster, Rendered, load, may_name,
 from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text
 from task.model import Found, Image
+from task.plain_data import mapping
 from task.text import without_logins
 
 _FAILED = "correct the ApplicationSet: until then neither Argo CD nor this step generates anything from it"
@@ -75,8 +76,7 @@ class RenderedSets:
         return Found({}, found.origin, where, hint, severity="error" if concerned else "warning", exit=code)
 
     def _key(self, item: Mapping[str, Any]) -> str:
-        metadata = item.get("metadata")
-        about = metadata if isinstance(metadata, dict) else {}
+        about = mapping(item.get("metadata"))
         return f"{about.get('namespace') or self._namespace}/{about.get('name') or '?'}"
 
 

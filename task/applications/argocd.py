@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from task.annotations.narrow import is_glob
 from task.errors import SourceDownError, SourceError
 from task.model import Application, Found
+from task.plain_data import mapping, text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
@@ -91,9 +92,6 @@ class ArgoCDManifests:
 
 def _key(item: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the namespace and name. Older servers leave out the control plane's namespace."""
-    metadata = item.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-        return None
-    namespace = metadata.get("namespace")
-    return namespace if isinstance(namespace, str) else "", name
+    metadata = mapping(item.get("metadata"))
+    name = text(metadata.get("name"))
+    return (text(metadata.get("namespace")), name) if name else None

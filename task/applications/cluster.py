@@ -18,6 +18,7 @@ from task.errors import AbsentError
 from task.kubernetes.client import APPLICATIONS, UPDATERS, Kubernetes
 from task.kubernetes.errors import ForbiddenError
 from task.model import Application, Found
+from task.plain_data import mapping, mappings
 from task.policy.tag_filter import LONGEST, glob_match
 from task.threads import in_threads
 
@@ -123,14 +124,14 @@ class ClusterManifests:
         for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector):
             self.listed += 1
             if self._ours(item, references):
-                metadata = _metadata(item)
+                metadata = mapping(item.get("metadata"))
                 names = {key: metadata.get(key) for key in ("namespace", "name")}
                 chosen.append(item if "spec" in item else {"metadata": names})
         self._log("debug", f"{self.listed - before} Applications, {len(chosen)} of them may track the images")
         return chosen
 
     def _ours(self, item: Item, references: Sequence[_ReferencePattern]) -> bool:
-        metadata = _metadata(item)
+        metadata = mapping(item.get("metadata"))
         referenced = references and any(
             reference.namespace == metadata.get("namespace")
             and glob_match(reference.pattern, str(metadata.get("name")))
@@ -179,18 +180,11 @@ def _typed(item: Item, version: str, kind: str) -> Item:
 
 def _references(updater: Item) -> Iterator[_ReferencePattern]:
     """Yield the patterns of an ImageUpdater. None for a malformed resource, which `configure` reports."""
-    spec = updater.get("spec")
-    refs = spec.get("applicationRefs") if isinstance(spec, dict) else None
-    for ref in refs if isinstance(refs, list) else ():
-        pattern = ref.get("namePattern") if isinstance(ref, dict) else None
+    for ref in mappings(mapping(updater.get("spec")).get("applicationRefs")):
+        pattern = ref.get("namePattern")
         if isinstance(pattern, str) and 0 < len(pattern) <= LONGEST:
-            yield _ReferencePattern(str(_metadata(updater).get("namespace", "")), pattern)
-
-
-def _metadata(item: Item) -> Mapping[str, Any]:
-    metadata = item.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}
+            yield _ReferencePattern(str(mapping(updater.get("metadata")).get("namespace", "")), pattern)
 
 
 def _key(item: Item) -> tuple[str, str]:
-    return str(_metadata(item).get("namespace", "")), str(_metadata(item).get("name", ""))
+    return str(mapping(item.get("metadata")).get("namespace", "")), str(mapping(item.get("metadata")).get("name", ""))

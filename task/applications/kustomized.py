@@ -12,6 +12,7 @@ from typing import Any
 
 from task.applications.kustomizations import FOLDERS, changes_manifests, parsed_kustomization
 from task.errors import Malformed
+from task.plain_data import elements
 
 _PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
 
@@ -88,8 +89,7 @@ class Kustomized:
 
 def _entries(kustomization: Mapping[str, Any], folder: str) -> Iterable[str]:
     for key in FOLDERS:
-        listed = kustomization.get(key)
-        for one in listed if isinstance(listed, list) else ():
+        for one in elements(kustomization.get(key)):
             if isinstance(one, str):
                 path = posixpath.normpath(posixpath.join(folder, one))
                 yield "" if path == "." else path

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from task.git.command import Git
-from task.git.errors import quoted
-from task.git.failed import GitFailed
+from task.git.errors import GitFailed, quoted
 from task.text import blanked
 
 _SECONDS = 30.0  # an `include.path` in Git's configuration may name a pipe that nobody writes to

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 
 from task.editors.yaml.tree import Node, Tree, pairs, walk
 from task.errors import Malformed, TargetError
@@ -214,55 +214,6 @@ def _with_kept(node: Node, data: Data, shape: _Shape) -> Data:
     return whole
 
 
-def remembered(states: Mapping[str, State]) -> dict[str, State]:
-    """Return the states as a file stores them: times in normal form, and without empty images and files.
-
-    Raises TargetError if a time is invalid, or a sequence has more than 20 digits.
-    """
-    whole = {}
-    for path, state in sorted(states.items()):
-        images = {}
-        for alias, memory in sorted(state.images.items()):
-            rollback = memory.rollback
-            kept = Memory(
-                written=_plain(memory.written),
-                replaced=tuple(map(stripped, memory.replaced)),
-                hold=_plain_hold(memory.hold),
-                deferred=_plain(memory.deferred),
-                rollback=Meant(*map(stripped, astuple(rollback))) if rollback and rollback != Meant("") else None,
-                released=_instant("released", memory.released),
-            )
-            if kept != Memory():
-                images[stripped(alias)] = kept
-        released = _instant("released", state.released)
-        kept_state = State(_plain_hold(state.hold), dict(sorted(images.items())), released)
-        if kept_state != State():
-            whole[stripped(path)] = kept_state
-    return dict(sorted(whole.items()))
-
-
-def _plain_hold(hold: Hold | None) -> Hold | None:
-    if hold is None:
-        return None
-    return Hold(stripped(hold.reason), stripped(hold.by), _instant("at", hold.at), _instant("until", hold.until))
-
-
-def _plain(written: Written | None) -> Written | None:
-    if written is None or written == Written():
-        return None
-    given = written.build
-    if given.sequence is not None and not _SEQUENCE.fullmatch(str(given.sequence)):
-        raise TargetError(f"the sequence {given.sequence} cannot be remembered", hint="use up to 20 digits")
-    build = Build(
-        given.sequence,
-        stripped(given.counter),
-        stripped(given.commit),
-        stripped(given.repository),
-        _instant("created", given.created),
-    )
-    return Written(stripped(written.tag), stripped(written.digest), build, stripped(written.image_digest))
-
-
 def _instant(name: str, text: str) -> str:
     try:
         return utc(text) if text else ""
@@ -279,37 +230,48 @@ def stripped(text: str) -> str:
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
-    """Return the states as nested mappings, lists and texts, in the file's order and without empty values."""
+    """Return the states as nested mappings, lists and texts, in the file's order, and without empty values.
+
+    Times are in normal form. Raises TargetError if one is invalid, or a sequence has more than 20 digits.
+    """
     files = {}
     for path, state in sorted(states.items()):
         images = {
-            alias: _not_empty(
-                {
-                    "written": _written_data(memory.written),
-                    "replaced": list(memory.replaced),
-                    "hold": _hold_data(memory.hold),
-                    "deferred": _written_data(memory.deferred),
-                    "rollback": _not_empty(asdict(memory.rollback)) if memory.rollback else {},
-                    "released": memory.released,
-                }
-            )
+            alias: {
+                "written": _written_data(memory.written),
+                "replaced": list(memory.replaced),
+                "hold": asdict(memory.hold) if memory.hold else {},
+                "deferred": _written_data(memory.deferred),
+                "rollback": asdict(memory.rollback) if memory.rollback else {},
+                "released": memory.released,
+            }
             for alias, memory in sorted(state.images.items())
         }
-        files[path] = _not_empty({"hold": _hold_data(state.hold), "images": images, "released": state.released})
-    return _not_empty({"files": files})
-
-
-def _hold_data(hold: Hold | None) -> Data:
-    return {"reason": hold.reason, **_not_empty({"by": hold.by, "at": hold.at, "until": hold.until})} if hold else {}
+        hold = asdict(state.hold) if state.hold else {}
+        files[path] = {"hold": hold, "images": images, "released": state.released}
+    return _stored({"files": files})
 
 
 def _written_data(written: Written | None) -> Data:
     if written is None:
         return {}
     number = "" if written.build.sequence is None else str(written.build.sequence)
+    if number and not _SEQUENCE.fullmatch(number):
+        raise TargetError(f"the sequence {number} cannot be remembered", hint="use up to 20 digits")
     build = {**asdict(written.build), "sequence": number}
-    return _not_empty({"tag": written.tag, "digest": written.digest, **build, "image-digest": written.image_digest})
+    return {"tag": written.tag, "digest": written.digest, **build, "image-digest": written.image_digest}
 
 
-def _not_empty(data: Data) -> dict[str, object]:
-    return {key: value for key, value in data.items() if value}
+def _stored(data: Data) -> dict[str, object]:
+    """Return the data as a file stores it. Only a hold's reason is there even if it is empty."""
+    stored: dict[str, object] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            plain: object = _stored(value)
+        elif isinstance(value, list):
+            plain = [stripped(one) for one in value]
+        else:
+            plain = _instant(key, str(value)) if key in _TIMES else stripped(str(value))
+        if plain or (key, plain) == ("reason", ""):
+            stored[stripped(key)] = plain
+    return stored

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from task.editors.state_data import data_of, remembered, states_of, with_unknown
+from task.editors.state_data import data_of, states_of, with_unknown
 from task.editors.yaml.layout import Data, eol, flow
 from task.editors.yaml.scalar import double_quoted, spell
 from task.editors.yaml.tree import Node, Tree, pairs, parse, refuse_odd_breaks
@@ -90,17 +90,17 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
     Nothing changes if `text` already has `states`, in any form. What a newer version wrote stays.
     Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
-    states = remembered(states)
+    wanted = data_of(states)
     tree = _parsed(text if text.strip("\ufeff \t\r\n") else "")
-    known = states_of(tree)
-    data = with_unknown(tree, data_of(states))
+    known = data_of(states_of(tree))
+    data = with_unknown(tree, wanted)
     if not data:
         return ""
-    if known == states:
+    if known == wanted:
         return text
     result = ("" if tree.text else _HEAD) + in_fixed_form(tree, data)
     new = _parsed(result)
-    if states_of(new) == states and in_flow(_sorted(with_unknown(new, data_of(states)))) == in_flow(_sorted(data)):
+    if data_of(states_of(new)) == wanted and in_flow(_sorted(with_unknown(new, wanted))) == in_flow(_sorted(data)):
         return result
     raise TargetError("there is more to remember than one state file may hold", hint="shorten the reason of the hold")
 

@@ -14,7 +14,7 @@ from typing import Literal
 from task.errors import TaskError, UnreachableError
 from task.git import errors as git_errors
 from task.git.command import Git
-from task.git.failed import GitEnded, GitFailed
+from task.git.errors import GitEnded, GitFailed
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.processes.bounds import Clock
 from task.text import blanked

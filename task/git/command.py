@@ -33,8 +33,7 @@ from task.git.environment import (
     without_credentials,
     without_web,
 )
-from task.git.errors import KILLED
-from task.git.failed import GitEnded, GitFailed
+from task.git.errors import KILLED, GitEnded, GitFailed
 from task.git.host_config import HostConfig
 from task.git.names import address_of, rewritten
 from task.git.owner import Local, is_safe, owned_by_another

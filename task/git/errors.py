@@ -22,6 +22,21 @@ _LINES, _CHARACTERS = 12, 1500
 _TEXT, _LINE = 64_000, 2000  # characters that are read: at the end of the output, and at the beginning of a line
 
 
+class GitFailed(Exception):
+    """A git command failed. The caller knows what it was for."""
+
+    def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
+        super().__init__(f"git {command} ended with {code}")
+        self.command = command
+        self.code = code
+        self.out = out
+        self.err = err
+
+
+class GitEnded(GitFailed):
+    """A git command was stopped because it took too long, or because it sent or needed too much."""
+
+
 @dataclass(frozen=True)
 class Meaning:
     """One row: a regular expression for the message, and the error that it means."""

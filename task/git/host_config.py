@@ -8,8 +8,7 @@ from functools import cached_property
 
 from task.errors import CredentialsError
 from task.git.environment import config_pairs, configuration_files, listed, transport
-from task.git.errors import quoted
-from task.git.failed import GitFailed
+from task.git.errors import GitFailed, quoted
 
 
 class HostConfig:

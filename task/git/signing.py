@@ -12,8 +12,7 @@ from threading import Lock
 from task.errors import CredentialsError, UsageError
 from task.files import read_text, remove_folder, temporary_folder
 from task.git.command import Git
-from task.git.errors import quoted
-from task.git.failed import GitFailed
+from task.git.errors import GitFailed, quoted
 from task.model import Person
 from task.secret import Secret
 

@@ -15,6 +15,7 @@ from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, Usa
 from task.kubernetes.client import APPLICATION_SETS, APPLICATIONS, PODS, PROJECTS, Resource
 from task.kubernetes.errors import ForbiddenError
 from task.kubernetes.pods import nodes, workloads
+from task.plain_data import mapping, text
 
 Operation = Mapping[str, Any]  # of a JSON patch
 _PODS_HINT = {"hint": "the step may not list pods, which say more: apply rbac/pods.yaml"}
@@ -105,14 +106,12 @@ class PreferredStore:
 
 
 def _uid(found: Mapping[str, Any]) -> str:
-    metadata = found.get("metadata")
-    return str(metadata.get("uid") or "") if isinstance(metadata, dict) else ""
+    return str(mapping(found.get("metadata")).get("uid") or "")
 
 
 def _version(found: Mapping[str, Any], key: str) -> str:
-    metadata = found.get("metadata")
-    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    if not isinstance(version, str) or not version:
+    version = text(mapping(found.get("metadata")).get("resourceVersion"))
+    if not version:
         raise SourceError(
             f"{key}: the API gives it no resourceVersion", hint="ask Kubernetes itself: --applications cluster"
         )

@@ -99,8 +99,7 @@ class Kubernetes:
         for item in self._items(act, resource.path(namespace), params, wanted, page):
             if not isinstance(item, dict):
                 continue
-            metadata = item.get("metadata")
-            known = metadata if isinstance(metadata, dict) else {}
+            known = mapping(item.get("metadata"))
             key = (str(known.get("namespace", "")), str(known.get("name", "")))
             if key not in seen:
                 seen.add(key)

@@ -77,7 +77,9 @@ def lines(report: JSON) -> list[Line]:
             word = "proposed"
         old = one["current"] or (NO_VERSION if one["target"] else NOT_READ)
         alone = changes or verdict == "unchanged" or len(report["images"]) == 1 or one["candidate"] == old
-        source = f", from {one['from']}" if one.get("from") else ""  # reports of 0.1 do not have this member
+        # older reports do not have these members
+        source = f", from {one['from']}" if one.get("from") else ""
+        source += f", proof: {proof}" if (proof := proved(one)) else ""
         return Line(
             verdict,
             word,
@@ -127,9 +129,10 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
         words.append(f"{number} {word.replace('would', 'to')}")
         words[-1] += f" ({and_more([named(one) for one in failed])})" if word == VERDICTS["error"] else ""
     if errors:
-        what = "failed rollout" if all(one["rule"] == "rollout" for one in errors) else "error"
+        rollouts = all(one["rule"] == "rollout" for one in errors)  # one may have two: it failed, and so did going back
+        count = counted(len(elsewhere), "failed rollout") if rollouts else counted(len(errors), "error")
         names = f" ({and_more([named(one) for one in elsewhere])})" if elsewhere else ""
-        words.insert(bool(failed), f"{counted(len(errors), what)}{names}")
+        words.insert(bool(failed), f"{count}{names}")
     if report["status"] == "updated" and not any(one.verdict == "update" for one in shown):
         words.append("would commit" if would_be(report) else "committed")
     if any(commit.get("rollback") for commit in report["commits"]):  # older reports do not have the member
@@ -143,6 +146,12 @@ def headline(report: JSON) -> str:
     subjects = subjects or list(dict.fromkeys(one["application"] for one in report["decisions"]))
     start = " ".join(filter(None, ("image-update", report["command"], and_more(subjects, MOST_IMAGES))))
     return f"{start}: {outcome(report)}{f'; {end}' if (end := exit_words(report)) else ''}"
+
+
+def proved(decision: JSON) -> str:
+    """Return what was proved about the candidate of a decision, or ""."""
+    proof = decision.get("proof") or {}
+    return "; ".join(str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value)
 
 
 def exit_words(report: JSON) -> str:

@@ -23,6 +23,7 @@ from task.image import parse_image_list, split_image_list
 from task.landing.ports import World
 from task.model import Application, Entry, Found, Image, Problem, Subscribed
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
+from task.plain_data import mapping
 from task.text import and_more
 
 # The repository, branch and path of a file in a Git work tree; None for a file outside of one.
@@ -162,10 +163,7 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
     def wanted(item: Mapping[str, Any]) -> bool:
         if item.get("kind") == "ImageUpdater":
             return True
-        metadata = item.get("metadata")
-        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-        if not isinstance(annotations, Mapping):
-            return False
+        annotations = mapping(mapping(item.get("metadata")).get("annotations"))
         if not names:
             return any(key.startswith(prefix) for key in annotations)
         listed = str(annotations.get(f"{prefix}image-list") or "")
@@ -189,9 +187,8 @@ def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
     known = replace(narrow, projects=())
 
     def within(item: Mapping[str, Any]) -> bool:
-        metadata = item.get("metadata")
-        metadata = metadata if isinstance(metadata, Mapping) else {}
-        labels = {key: one for key, one in (metadata.get("labels") or {}).items() if isinstance(one, str)}
+        metadata = mapping(item.get("metadata"))
+        labels = {key: one for key, one in mapping(metadata.get("labels")).items() if isinstance(one, str)}
         name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
         return considered(Application(namespace, name, {}, (), labels=labels), known)
 

@@ -39,8 +39,3 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None 
     """
     sort_key, known = rules_of(policy).sort_key, dates or {}
     return tuple(sorted(admitted(tags, policy), key=lambda tag: sort_key(tag, known.get(tag, "")), reverse=True))
-
-
-def pick(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> str:
-    """Return the first of `ranked`, or "" if no tag is admitted."""
-    return next(iter(ranked(tags, policy, dates)), "")

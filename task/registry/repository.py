@@ -12,6 +12,7 @@ from urllib.parse import quote, urljoin
 
 from task.errors import RegistryDownError, RegistryError
 from task.http import Response
+from task.plain_data import mapping, mappings
 from task.registry.api import RegistryApi
 from task.registry.docker_config import RegistryLogin
 from task.registry.manifest import ACCEPT, INDEXES, Manifest, digest_of, is_digest, signed_payload
@@ -215,10 +216,8 @@ class ImageRepository:
 
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
-    listed = page.get("manifests")
-    for entry in listed if isinstance(listed, list) else []:
-        if not isinstance(entry, dict) or not is_digest(str(entry.get("digest", ""))):
+    for entry in mappings(page.get("manifests")):
+        if not is_digest(str(entry.get("digest", ""))):
             continue
-        raw = entry.get("annotations")
-        notes = {key: value for key, value in raw.items() if isinstance(value, str)} if isinstance(raw, dict) else {}
+        notes = {key: one for key, one in mapping(entry.get("annotations")).items() if isinstance(one, str)}
         yield Referrer(entry["digest"], str(entry.get("mediaType", "")), str(entry.get("artifactType") or ""), notes)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from task.cli.annotation_lines import line_of
+from task.cli.lint import line_of
 
 TEXT = """\
 # two Applications

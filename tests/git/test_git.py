@@ -12,7 +12,7 @@ from support import bare_repo, git
 from task.errors import SourceError, UnreachableError, UsageError
 from task.git.command import Git
 from task.git.environment import clean_environment
-from task.git.failed import GitEnded, GitFailed
+from task.git.errors import GitEnded, GitFailed
 from task.processes.bounds import Clock
 
 FILE = frozenset({"file"})

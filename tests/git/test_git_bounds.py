@@ -12,7 +12,7 @@ from support import bare_repo, git
 
 from task.errors import SourceError, UnreachableError
 from task.git.command import Git
-from task.git.failed import GitEnded
+from task.git.errors import GitEnded
 from task.git.repository.bare import BareRepository
 from task.model import File, Place
 from task.processes.bounds import Bounds, Clock, memory_of_step

@@ -9,7 +9,7 @@ from task.errors import CredentialsError, UsageError
 from task.git.access import Access
 from task.git.command import Git
 from task.git.credentials import access_of
-from task.git.failed import GitFailed
+from task.git.errors import GitFailed
 from task.settings import AccessOptions
 
 TOKEN = {"IMAGE_UPDATE_GIT_TOKEN": "t0ken"}

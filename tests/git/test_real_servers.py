@@ -4,34 +4,16 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_servers import PASSWORD, READER, USER, Nginx, Sshd, git_daemon, nginx, sshd
+from real_servers import PASSWORD, READER, USER, Nginx, Sshd, git_daemon
 from runs import application, arguments, manifest, repository, target
 from support import IN_CI, Result, command, git, image_update, needs, show
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
 SECRETS = (PASSWORD, "s3cret-pass%2Fw%40rd")
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-
-
-@pytest.fixture(scope="module")
-def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("repos")
-
-
-@pytest.fixture(scope="module")
-def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with sshd(tmp_path_factory.mktemp("sshd")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
-    with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
-        yield server
 
 
 class Scene:

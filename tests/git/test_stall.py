@@ -15,7 +15,7 @@ from support import git
 
 from task.errors import UnreachableError
 from task.git.command import Git
-from task.git.failed import GitEnded
+from task.git.errors import GitEnded
 from task.git.repository.bare import BareRepository
 from task.processes.watch import bytes_moved
 

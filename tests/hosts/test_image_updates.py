@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,28 +14,11 @@ from hosts.gitlab import PROJECT
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.images import APPLICATIONS, OPENSHIFT, STRANGER, real, said
 from hosts.steps import Step, Volume, as_container
-from real_servers import PASSWORD, USER, Nginx, Sshd, nginx, sshd
+from real_servers import PASSWORD, USER, Nginx, Sshd
 from runs import WEB, application, repository, target
 from support import git, needs, show
 
 from task.ci.results import NAMES
-
-
-@pytest.fixture(scope="module")
-def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("repos")
-
-
-@pytest.fixture(scope="module")
-def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with sshd(tmp_path_factory.mktemp("sshd")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
-    with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
-        yield server
 
 
 class Scene(NamedTuple):

@@ -21,7 +21,7 @@ from task.model import (
     Verdict,
     VerdictName,
 )
-from task.output.cloud_event import MERGED, NOBODY, PROPOSED, cloud_events
+from task.output.notify import MERGED, NOBODY, PROPOSED, cloud_events
 
 REPO = "https://robot:secret@git.example.com/acme/gitops.git"
 PUBLIC = "https://git.example.com/acme/gitops.git"

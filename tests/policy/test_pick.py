@@ -1,6 +1,7 @@
 """The newest tag of a whole repository. Rows of the cases are Image Updater's own picks."""
 
 import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
@@ -12,13 +13,17 @@ from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import Policy, Strategy
-from task.policy.pick import admitted, dates_needed, pick, ranked
+from task.policy.pick import admitted, dates_needed, ranked
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 
 
 def rows(suite: str) -> list[Any]:
     return list(json.loads((CASES / f"{suite}.json").read_text(encoding="utf-8"))["cases"])
+
+
+def pick(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> str:
+    return next(iter(ranked(tags, policy, dates)), "")
 
 
 def date(seconds: int) -> str:

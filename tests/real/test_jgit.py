@@ -18,11 +18,6 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("jgit")]
 
 
 @pytest.fixture(scope="module")
-def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("repos")
-
-
-@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[str]:
     port, libraries = free_port(), installed("jgit")
     argv = [

@@ -15,7 +15,7 @@ from typing import ClassVar, Self, TypeVar
 from task.errors import Outpaced, SourceError, TargetError
 from task.git import errors as git_errors
 from task.git.command import Git
-from task.git.failed import GitFailed
+from task.git.errors import GitFailed
 from task.git.names import OURS, base_branch_name, branch_name, memory_branch
 from task.git.repository import fast_import
 from task.git.repository.history import History

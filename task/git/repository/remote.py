@@ -15,7 +15,7 @@ from typing import TypeVar
 from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
 from task.git.command import NO_FILTER, Git, Ran
-from task.git.failed import GitEnded, GitFailed
+from task.git.errors import GitEnded, GitFailed
 from task.git.names import TO_WRITE
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
