@@ -121,9 +121,9 @@ def test_an_image_that_nobody_tracks_is_said_wherever_the_host_looks(tmp_path: P
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
     result = run(apps, image="ghcr.io/acme/wbe:1.1.0", env=env)
     assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
-    told = "no Application tracks ghcr.io/acme/wbe; did you mean ghcr.io/acme/web?"
-    assert f"::warning::{told}".replace("; ", "%0A  fix: ") in result.stderr
-    assert f"- warning: {told}" in summary.read_text()
+    what, fix = "no Application tracks ghcr.io/acme/wbe", "did you mean ghcr.io/acme/web?"
+    assert f"::warning::{what}%0A  fix: {fix}" in result.stderr
+    assert f"- warning: `{what}` fix: `{fix}`" in summary.read_text()
     assert messages(result) == ["no Application tracks ghcr.io/acme/wbe"]
     # one of two is enough for a warning
     both = run(apps, image="ghcr.io/acme/web:1.1.0 ghcr.io/acme/nothing-like-it:2")
