@@ -96,7 +96,7 @@ def test_every_option_of_a_command_has_one_name() -> None:
         (
             "rollback",
             {"TO": "previous"},
-            "names is missing; name at least one Application, as NAME or NAMESPACE/NAME\n",
+            "names is missing\n  fix: name at least one Application, as NAME or NAMESPACE/NAME\n",
         ),
         ("hold", {"NAMES": "web"}, "reason is missing"),
         ("run", {"IMAGE": "web:1", "DEADLINE": "soon"}, "deadline: 'soon' is not a number of seconds"),
