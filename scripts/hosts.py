@@ -226,17 +226,17 @@ def secrets() -> Mapping[str, str]:
 
 
 def _parameters(host: Host) -> Iterator[str]:
-    for one in of_host(host):
-        choices = host.command if one.name == "command" else ""
-        texts = {"default": _quoted(one.default), "help": _quoted(one.help), "choices": choices}
-        yield host.parameter.format(name=one.name, **texts)
+    return (_declared(host, one) for one in of_host(host))
 
 
 def _arguments(host: Host) -> Iterator[str]:
     every = {one.name: one for one in of_host(host)}
-    for name in ASKED:
-        one, choices = every[name], host.command if name == "command" else ""
-        yield host.parameter.format(name=name, default=_quoted(one.default), help=_quoted(one.help), choices=choices)
+    return (_declared(host, every[name]) for name in ASKED)
+
+
+def _declared(host: Host, one: Parameter) -> str:
+    choices = host.command if one.name == "command" else ""
+    return host.parameter.format(name=one.name, default=_quoted(one.default), help=_quoted(one.help), choices=choices)
 
 
 def _variables(host: Host) -> Iterator[str]:
@@ -264,9 +264,7 @@ def _secrets(host: Host) -> Iterator[str]:
 
 
 def _inputs_for_secrets(host: Host) -> Iterator[str]:
-    for key in secrets():
-        told = f"{SECRET_WORDS[key]} From a secret."
-        yield host.parameter.format(name=key, default='""', help=_quoted(told))
+    return (_declared(host, Parameter(key, "", f"{SECRET_WORDS[key]} From a secret.")) for key in secrets())
 
 
 def _table_of_parameters(host: Host) -> Iterator[str]:
@@ -275,7 +273,7 @@ def _table_of_parameters(host: Host) -> Iterator[str]:
         yield f"| `{one.name}` | {f'`{one.default}`' if one.default else ''} | {one.help} |"
 
 
-def _table_hiddens(_host: Host) -> Iterator[str]:
+def _table_of_secrets(_host: Host) -> Iterator[str]:
     yield from ("| key | variable | meaning |", "|---|---|---|")
     for key, variable in secrets().items():
         yield f"| `{key}` | `{variable}` | {SECRET_WORDS[key]} |"
@@ -297,7 +295,7 @@ PARTS: Mapping[str, Callable[[Host], Iterator[str]]] = {
 }
 TABLES: Mapping[str, Callable[[Host], Iterator[str]]] = {
     "parameters": _table_of_parameters,
-    "secrets": _table_hiddens,
+    "secrets": _table_of_secrets,
     "results": _table_of_results,
 }
 

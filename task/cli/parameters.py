@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, MutableMapping
 from typing import Any
 
-from typer.core import TyperArgument
-
 from task.errors import UsageError
 from task.option import PARAMETER_PREFIX
 from task.secret import Secret
@@ -35,13 +33,14 @@ def adopt(
     }
     if not given:
         return {}, None
-    if command not in HOSTED:
+    if not command:
         return {}, UsageError(f"command: it is none of {', '.join(HOSTED)}", hint="choose one of them")
     known, taken = defaults(), variables(commands[command].params)
     given = {name: text for name, text in given.items() if text.strip() not in ("", known.get(name))}
     environ.update({taken[name]: text for name, text in given.items() if name in taken})
     called = {variable: name for name, variable in taken.items() if name in given or variable not in environ}
-    if not (refused := [name for name in given if name not in taken]):
+    refused = [name for name in given if name not in taken]
+    if not refused or command not in HOSTED:  # a script of the job may call `report` or `lint` as well
         return called, None
     it, they = ("them", "they are") if refused[1:] else ("it", "it is")
     others = [one for one in HOSTED if set(refused) <= variables(commands[one].params).keys()]
@@ -57,7 +56,7 @@ def variables(params: Collection[Any]) -> dict[str, str]:
 
 def parameter_of(one: Any) -> str:
     """Return what hosts call an option."""
-    return "names" if isinstance(one, TyperArgument) else str(one.opts[0]).removeprefix("--")
+    return "names" if one.name == "app" else str(one.opts[0]).removeprefix("--")
 
 
 def defaults() -> dict[str, str]:

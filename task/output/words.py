@@ -127,9 +127,10 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
         words.append(f"{number} {word.replace('would', 'to')}")
         words[-1] += f" ({and_more([named(one) for one in failed])})" if word == VERDICTS["error"] else ""
     if errors:
-        what = "failed rollout" if all(one["rule"] == "rollout" for one in errors) else "error"
+        rollouts = all(one["rule"] == "rollout" for one in errors)  # one may have two: it failed, and so did going back
+        count = counted(len(elsewhere), "failed rollout") if rollouts else counted(len(errors), "error")
         names = f" ({and_more([named(one) for one in elsewhere])})" if elsewhere else ""
-        words.insert(bool(failed), f"{counted(len(errors), what)}{names}")
+        words.insert(bool(failed), f"{count}{names}")
     if report["status"] == "updated" and not any(one.verdict == "update" for one in shown):
         words.append("would commit" if would_be(report) else "committed")
     if any(commit.get("rollback") for commit in report["commits"]):  # older reports do not have the member

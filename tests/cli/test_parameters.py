@@ -50,12 +50,15 @@ def test_what_the_command_takes_becomes_its_variable(
         ("plan", {"dry_run": "true"}, "dry-run: plan takes no such parameter"),
         ("wait", {"registry_check": "never", "reason": "x"}, "reason, registry-check: wait takes no such parameter"),
         ("run", {"imgae": "web:1"}, "imgae: run takes no such parameter; leave it out"),
-        ("lint", {"names": "web"}, "command: it is none of run, plan,"),
         ("", {"names": "web"}, "command: it is none of run, plan,"),
     ],
 )
 def test_what_the_command_does_not_take_is_refused_by_name(command: str, params: dict[str, str], message: str) -> None:
     assert message in adopted(command, {}, **params)[1]
+
+
+def test_another_command_in_the_script_of_the_job_takes_what_it_knows() -> None:
+    assert adopted("lint", {}, applications="apps", image="web:1") == ({"IMAGE_UPDATE_APPLICATIONS": "apps"}, "")
 
 
 @pytest.mark.parametrize("command", HOSTED)
@@ -96,7 +99,7 @@ def test_every_option_of_a_command_has_one_name() -> None:
         (
             "rollback",
             {"TO": "previous"},
-            "names is missing\n  fix: name at least one Application, as NAME or NAMESPACE/NAME\n",
+            "names is missing",
         ),
         ("hold", {"NAMES": "web"}, "reason is missing"),
         ("run", {"IMAGE": "web:1", "DEADLINE": "soon"}, "deadline: 'soon' is not a number of seconds"),
@@ -109,3 +112,4 @@ def test_an_error_calls_the_parameter_as_the_host_does(command: str, params: dic
     env = {f"IMAGE_UPDATE_PARAMETER_{name}": text for name, text in params.items()}
     result = image_update(command, env=env)
     assert (result.code, message in result.stderr) == (2, True), result.stderr
+    assert "or the variable" not in result.stderr  # a form has none

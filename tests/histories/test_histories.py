@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pytest
 from git_branch import GitBranch
-from history_scenes import HEAD, NAMES, Scene, told
+from history_scenes import HEAD, NAMES, Scene, told, values_in
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -366,10 +366,67 @@ class Alphabetical(Histories):
     strategy = "alphabetical"
 
 
+class OnSomebodysBranch(RuleBasedStateMachine):
+    """A branch with commits of people. It is never replaced: what they wrote stays, and so does what is held."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.scene = Scene()
+        self.held: set[str] = set()
+        self.texts: dict[str, str] = {}
+        self.person(0)
+
+    @rule(number=NUMBERS)
+    def person(self, number: int) -> None:
+        """A person pushes to the branch."""
+        self.texts[f"notes-{number}.md"] = f"{len(self.texts)}\n"
+        self.scene.branch.commit_on(HEAD, self.texts)
+
+    @rule(name=NAME, number=NUMBERS)
+    def edit(self, name: str, number: int) -> None:
+        """A person edits the base."""
+        self.scene.write(name, f"1.{number}.0")
+
+    @rule(builds=st.dictionaries(NAME, NUMBERS, min_size=1))
+    def event(self, builds: dict[str, int]) -> None:
+        before = self.values
+        report = self.scene.event(*(f"{name}:1.{number}.0" for name, number in builds.items()))
+        changed = {name for name, value in self.values.items() if value != before[name]}
+        assert not changed & self.held
+        assert all(before[name] < self.values[name] == f"1.{builds[name]}.0" for name in changed)
+        written = {one.subscription.entry.alias for one in report.decisions if one.verdict == "update"}
+        assert written == changed
+
+    @rule(name=NAME, verb=st.sampled_from(["hold", "release"]))
+    def by_hand(self, name: str, verb: str) -> None:
+        before = self.values
+        self.scene.by_hand(verb, name)
+        (self.held.add if verb == "hold" else self.held.discard)(name)
+        assert all(before[other] == value for other, value in self.values.items() if (other, verb) != (name, "release"))
+        assert self.values[name] >= before[name]
+
+    @rule(name=NAME, number=NUMBERS)
+    def rollback(self, name: str, number: int) -> None:
+        before = self.values
+        self.scene.by_hand("rollback", name, f"1.{number}.0")
+        self.held.add(name)
+        assert self.values == {**before, name: f"1.{number}.0"}
+
+    @invariant()
+    def what_people_wrote_is_there(self) -> None:
+        head = self.scene.branch.heads[HEAD]
+        assert head.before is None
+        assert {path: head.files.get(path) for path in self.texts} == self.texts
+
+    @property
+    def values(self) -> dict[str, str]:
+        return values_in(self.scene.branch.heads[HEAD].files)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical])
-def test_histories_in_memory(machine: type[Histories]) -> None:
+@pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical, OnSomebodysBranch])
+def test_histories_in_memory(machine: type[RuleBasedStateMachine]) -> None:
     run_state_machine_as_test(
         machine, settings=settings(max_examples=120, stateful_step_count=20, derandomize=True, deadline=None)
     )

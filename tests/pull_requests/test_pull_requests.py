@@ -162,7 +162,7 @@ def test_results_and_summary(scene: Scene, tmp_path: Path) -> None:
     scene.call(*given, env={"GITHUB_STEP_SUMMARY": str(summary)})
     tip = git(scene.repo, "rev-parse", scene.head)
     assert said() == ("updated", "true", url, tip, scene.head)
-    assert f"<{url}>" in summary.read_text()
+    assert f"- request [`pull/1`]({url})\n" in summary.read_text()
     scene.call(*given)
     assert said() == ("unchanged", "false", url, tip, scene.head)
 

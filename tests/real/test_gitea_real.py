@@ -41,6 +41,13 @@ class Scene:
     def env(self) -> Mapping[str, str]:
         return {"IMAGE_UPDATE_GIT_TOKEN": self.gitea.tokens["ci"], "IMAGE_UPDATE_GIT_USERNAME": "ci"}
 
+    def by_hand(self, verb: str, *more: str) -> Result:
+        """Give a command whose change is proposed."""
+        given = self.given("--pull-request", image="")[3:]
+        result = image_update(verb, "web", *more, *given, env=self.env)
+        assert result.code == 0, result.stderr
+        return result
+
     def run(self, *more: str, image: str = f"{WEB}:1.1.0", code: int = 0) -> Result:
         result = image_update(*self.given(*more, image=image), env=self.env)
         assert result.code == code, result.stderr
@@ -223,3 +230,31 @@ def test_a_request_merges_by_itself(scene: Scene) -> None:
     (pull,) = scene.pulls()
     scene.person("POST", f"pulls/{pull['number']}/reviews", {"event": "APPROVED", "body": "fine"})
     wait_until(lambda: "newTag: 1.1.0" in scene.main())
+
+
+def test_a_week_of_a_reviewer(scene: Scene) -> None:
+    """A rollback waits with its hold. Declined, it holds nothing; released, it stays. What is held leaves a request."""
+    scene.run(image=f"{WEB}:1.5.0")
+    scene.by_hand("rollback", "--to", "1.0.0")
+    assert scene.proposed("1.6.0").json["decisions"][0]["rule"] == "held"
+    (pull,) = scene.pulls()
+    scene.person("PATCH", f"pulls/{pull['number']}", {"state": "closed"})
+    report = scene.proposed("1.6.1").json
+    assert [one["verdict"] for one in report["decisions"]] == ["update"]
+    assert any("declined" in one["message"] for one in report["errors"])
+    assert "newTag: 1.6.1" in scene.head()
+
+    scene.by_hand("hold", "--reason", "load test")
+    assert scene.pulls() == []
+    scene.by_hand("release")
+    assert "newTag: 1.6.1" in scene.head()
+
+    scene.by_hand("rollback", "--to", "1.0.0")
+    scene.by_hand("release", "--discard")  # 1.6.1 waited for the release
+    assert "newTag: 1.0.0" in scene.head()
+    (pull,) = scene.pulls()
+    wait_until(lambda: scene.person("GET", f"pulls/{pull['number']}")["mergeable"], 20)
+    scene.person("POST", f"pulls/{pull['number']}/merge", {"Do": "squash", "delete_branch_after_merge": True})
+    assert "newTag: 1.0.0" in scene.main()
+    assert scene.proposed("1.5.0").json["decisions"][0]["verdict"] == "refuse"
+    assert "newTag: 1.7.0" in (scene.proposed("1.7.0"), scene.head())[1]
