@@ -593,7 +593,7 @@ class RegistryOptions:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """The signature that an image needs: by a key, or by an identity that an issuer confirmed."""
+    """What must be proved about an image: a signature by a key, or by an identity that an issuer confirmed."""
 
     verify: str = Option(
         REGISTRY,
@@ -609,10 +609,15 @@ class VerifyOptions:
     verify_issuer: str = Option(REGISTRY, "OIDC issuer of the identity in --verify-identity.", "URL").field(default="")
     verify_timeout: float = Option(
         REGISTRY,
-        "How long to wait for a signature that is made after the push, as Tekton Chains does.",
+        "How long to wait for a signature or provenance that is made after the push, as Tekton Chains does.",
         "SECONDS",
         read=seconds,
     ).field(default=0)
+    trust_root: str = Option(
+        REGISTRY,
+        "Check signatures without keys against the Sigstore in this trusted root, and not against the public one.",
+        "FILE",
+    ).field(default="")
 
     @property
     def wanted(self) -> bool:

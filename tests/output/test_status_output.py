@@ -85,7 +85,7 @@ def test_the_whole_of_an_image_in_json() -> None:
     assert found["pull_request"] == request
     assert found["would"] == {"verdict": "defer", "rule": "held", "because": "it is held"}
     build = {"tag": "1.0.0", "digest": DIGEST, "commit": "c" * 40, "at": NOW, "by": "CI", "url": COMMIT}
-    assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7"}]
+    assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7", "proof": None}]
 
 
 def test_every_fact_is_in_the_text_and_on_the_page() -> None:
@@ -93,7 +93,7 @@ def test_every_fact_is_in_the_text_and_on_the_page() -> None:
         row(), problems=(Problem(application="argocd/a", rule="target", message="it is broken", hint="correct it"),)
     )
     rules_and_versions = ("newest-build", "1.0.0@sha256:aaaaaaaaaaaa…", "1.1.0", "cccccccccccc", "by CI")
-    sentences = ("by jane since", "1.1.0 is deferred since", "held: it is held")
+    sentences = ("by jane since", "1.1.0, since", "held: it is held")
     for words in (*rules_and_versions, *sentences, "1 held, 1 error"):
         assert words in plain(found)
         assert words in page(found)
