@@ -477,7 +477,7 @@ def test_the_command_accepts_a_later_commit(tmp_path: Path, server: ArgoCDServer
 
 WRONG = [
     (("web", "--revision", "main"), "is not the id of a commit"),
-    (("web",), "--revision is missing; name the commit"),
+    (("web",), "--revision is missing\n  fix: name the commit"),
     (("--revision", "a" * 40), "APP"),
     (("w*", "--revision", "a" * 40), "not a valid name of an Application"),
 ]

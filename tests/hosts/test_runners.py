@@ -391,7 +391,7 @@ def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
     root = tmp_path / "root"
     ran = as_process(github({"image": f"{WEB}:1.1.0", "allow-protocol": "file"}, apps), root)
     table = (root / "github/file_commands/step_summary_1").read_text()
-    assert "| argocd/web |" in table
+    assert "| `argocd/web` |" in table
     assert ran.results["commit"] in table
     failed = as_process(github({"image": f"{WEB}:1.1.0"}, apps), tmp_path / "other")
     assert failed.code == 3
