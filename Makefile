@@ -54,9 +54,9 @@ format: .venv/.dev ## format the code and mend what can be mended
 	$(BIN)/ruff format
 
 lock: ## renew the lock files (needs uv; add ARGS=--upgrade for newer versions)
-	$(LOCK) pyproject.toml --output-file requirements.lock $(ARGS)
+	$(LOCK) pyproject.toml --extra sigstore --output-file requirements.lock $(ARGS)
 	$(LOCK) --group build --output-file requirements-build.lock $(ARGS)
-	$(LOCK) pyproject.toml --group dev --output-file requirements-dev.lock $(ARGS)
+	$(LOCK) pyproject.toml --extra sigstore --group dev --output-file requirements-dev.lock $(ARGS)
 
 clean: ## remove .venv and everything else that was made
 	rm -rf .venv .cache .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from task.errors import TaskError
@@ -328,7 +328,8 @@ class Question:
     platforms: tuple[str, ...] = ()  # "os/arch[/variant]": only these members of an index count; () is all
     secret: str = ""  # the annotation `pull-secret`, as written
     namespace: str = ""  # the Application's, because it may name secrets there
-    signed_by: KeySecret | None = None  # for a question about signatures
+    signed_by: KeySecret | None = None  # for a question about signatures, as the next one
+    demands: tuple[Demand, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -497,6 +498,45 @@ class Writes:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """Who may sign without a key: whom an issuer has identified."""
+
+    subject: str  # a glob
+    issuer: str
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What must be proved about an image, by one signature or statement. Of what is asked for, "" is anything."""
+
+    rule: Literal["signature", "provenance"]
+    keys: tuple[str, ...] = ()  # paths in the repository
+    identities: tuple[Identity, ...] = ()
+    source_repository: str = ""  # a glob, as the next three
+    ref: str = ""
+    workflow: str = ""
+    builder: str = ""
+    line: int = field(default=0, compare=False)  # of the config
+    texts: tuple[tuple[str, str], ...] = ()  # the keys, each with its path, once they are read
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved about an image: by whom it was signed, and where it was built as far as that is known."""
+
+    kind: Literal["signature", "certificate", "slsa-v0.2", "slsa-v1"]
+    signer: str
+    source_repository: str = ""
+    ref: str = ""
+    workflow: str = ""
+    builder: str = ""
+
+    def __str__(self) -> str:
+        known = (f"{one.name}={value}" for one in fields(self)[1:] if (value := getattr(self, one.name)))
+        return "; ".join((self.kind, *known))
+
+
+@dataclass(frozen=True)
 class Wishes:
     """What the repository's own config says about an Application; None if it does not say it."""
 
@@ -517,6 +557,8 @@ class Wishes:
     push_options: tuple[str, ...] | None = None
     minimum_age: int | None = None  # seconds
     writes: Writes | None = None
+    signatures: Demand | None = None
+    provenance: Demand | None = None
 
 
 @dataclass(frozen=True)
@@ -553,6 +595,7 @@ class Subscription(Tracked):
     wishes: Wishes = Wishes()  # from the repository's config, after it was read
     freeze: Hold | None = None  # the freeze in the repository's config that applies now
     writes: tuple[Writes, ...] = ()  # of the configs of all branches that matter; each must allow what is written
+    demands: tuple[Demand, ...] = ()  # of the configs of the branches that are written, with the texts of their keys
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:
@@ -632,6 +675,7 @@ class Judged:
     head: str = ""  # the branch that is written: the base branch, or a head branch
     kind: TargetKind | None = None  # None if Git was not asked
     source: str = ""  # namespace/name of the Application whose version is promoted
+    proof: Proof | None = None  # what was proved about the candidate
 
     @property
     def verdict(self) -> VerdictName:
@@ -750,6 +794,7 @@ class PastBuild:
     by: str  # the author's name
     pipeline_run: str = ""  # from the commit's trailer
     url: str = ""  # the commit's page; "" if the Git host is unknown
+    proof: str = ""  # what was proved about it, from the commit's trailer
 
 
 @dataclass(frozen=True)

@@ -748,7 +748,7 @@ class RegistryOptions:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """The signature that an image needs: by a key, or by an identity that an issuer confirmed."""
+    """What must be proved about an image: a signature by a key, or by an identity that an issuer confirmed."""
 
     verify: Annotated[
         str,
@@ -772,11 +772,19 @@ class VerifyOptions:
         float,
         Option(
             REGISTRY,
-            "How long to wait for a signature that is made after the push, as Tekton Chains does.",
+            "How long to wait for a signature or provenance that is made after the push, as Tekton Chains does.",
             "SECONDS",
             read=seconds,
         ),
     ] = 0
+    trust_root: Annotated[
+        str,
+        Option(
+            REGISTRY,
+            "Check signatures without keys against the Sigstore in this trusted root, and not against the public one.",
+            "FILE",
+        ),
+    ] = ""
 
     @property
     def wanted(self) -> bool:

@@ -204,7 +204,8 @@ if __name__ == "__main__":
 
     # Modules that `main` imports late.
     for late in pkgutil.walk_packages(task.__path__, "task."):
-        importlib.import_module(late.name)
+        with suppress(ImportError):  # what needs an extra
+            importlib.import_module(late.name)
     list(task.cli.app.group.commands.values())
     gc.freeze()  # so that no fork searches the imported objects for garbage
     become_the_next(socket.socket(fileno=int(sys.argv[1])))

@@ -14,7 +14,7 @@ from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.cli.update import MATCHES
 from task.deciding.job import Followed, Intent, Job, Landed, Terms, Wording
-from task.errors import Outpaced
+from task.errors import Outpaced, TaskError
 from task.image import parse_image
 from task.landing.waiting import merged_text
 from task.model import (
@@ -30,8 +30,11 @@ from task.model import (
     Landing,
     Person,
     Place,
+    Proof,
+    Question,
     Report,
     Snapshot,
+    Verdict,
 )
 from task.pipeline.match import match_images
 from task.pipeline.run import run
@@ -238,6 +241,7 @@ class Story:
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # what the registry lists
         self.answer = Answer()  # what else it says
+        self.prove: Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]] = lambda _: {}
         self.because = ""  # the reason of the last decision
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
@@ -283,6 +287,7 @@ class Story:
             repository=lambda _url, _subscription: self.branch.opened(), now=lambda: 0.0, sleep=lambda _seconds: None,
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
             registry=lambda questions: {one: replace(self.answer, tags=self.tags) for one in questions},
+            prove=self.prove,
         )  # fmt: skip
         with ExitStack() as shielded:
             return run(job, world, shielded, MATCHES.get(job.command, match_images), follow_up)

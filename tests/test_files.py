@@ -95,6 +95,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--ssh-known-hosts-file": (),
     "--ca-file": (),
     "--verify": (),
+    "--trust-root": (),
     "--kubeconfig": ("--applications", "cluster"),
     "--argocd-auth-token-file": ("--applications", "argocd", "--argocd-server", "argocd.example.com"),
     "--argocd-ca-file": ("--applications", "argocd", "--argocd-server", "argocd.example.com"),

@@ -178,7 +178,7 @@ def test_what_was_deferred_is_checked_on_release(tmp_path: Path, server: Registr
         (["--verify-identity", "me@example.com"], "is given alone"),
         (["--verify-issuer", "https://issuer.example"], "is given alone"),
         (["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"], "are both given"),
-        (["--verify-identity", "me", "--verify-issuer", "i"], "argocd-image-update[sigstore]"),
+        (["--verify", "k", "--trust-root", "/nonexistent/root.json"], "--trust-root: cannot read"),
         (["--verify", "k", "--verify-timeout", "soon"], "number of seconds"),
     ],
 )

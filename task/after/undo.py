@@ -84,6 +84,16 @@ def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Proble
     found = []
     for one in undone.decisions:
         app, name, verdict = one.subscription.application.key, one.subscription.entry.image.name, one.judged
+        if one.unchecked:
+            found.append(
+                Problem(
+                    application=app,
+                    rule="registry",
+                    message=f"{one.candidate.reference}: {one.unchecked.message}",
+                    hint=one.unchecked.hint,
+                    severity="warning",
+                )
+            )
         if verdict.verdict == "update":
             request = proposed.get(app)
             because = f"{request} rolls {name} back" if request else f"rolled back: {name} is held at"

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from task.annotations.lint import Finding
-from task.errors import TargetError
+from task.errors import Malformed, TargetError
 from task.files import read_text
 from task.model import File, Files, Subscription
 from task.pipeline.discover import Locate
-from task.repository_config.config import MISTAKEN, PATH, unmatched
+from task.registry.signature import public_keys
+from task.repository_config.config import MISTAKEN, PATH, RepositoryConfig, unmatched
 from task.repository_config.reading import LARGEST, NOT_READ, check_config
-from task.repository_config.templates import template_in
+from task.repository_config.templates import template_in, with_keys
 from task.templates.commit_message import LONGEST
 from task.urls import normal_url
 
@@ -41,6 +42,7 @@ def config_findings(
             wrong = [_placed(path, one.message, one.hint) for one in mistakes]
             yield from sorted(wrong, key=lambda one: one[2])
             yield from _of_templates(path, config.templates)
+            yield from _of_keys(path, config)
             found = locate(f"{path}:0") if config.rules or config.freezes else None
             ours = [sub for sub in subs if found and same_repository(sub.repo, found[0])]
             number = len({sub.application.key for sub in ours})
@@ -73,6 +75,23 @@ def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator
     for path, line in templates:
         try:
             template_in(files_to(top, path), path, line)
+        except TargetError as error:
+            yield _placed(config, error.message, error.hint)
+
+
+def _of_keys(config: str, read: RepositoryConfig) -> Iterator[tuple[Finding, str, int]]:
+    """Yield an error for each public key that the config names, and that cannot be read."""
+    top = os.path.dirname(os.path.dirname(config))
+    wishes = (read.wishes, *(rule.wishes for rule in read.rules))
+    for demand in (demand for one in wishes for demand in (one.signatures, one.provenance) if demand):
+        try:
+            files = {name: file for path in demand.keys for name, file in files_to(top, path).items()}
+            for path, text in with_keys(demand, files).texts:
+                try:
+                    public_keys(text)
+                except Malformed as error:
+                    message = f"line {demand.line}: {path}: {error.message}"
+                    raise TargetError(message, hint=error.hint) from error
         except TargetError as error:
             yield _placed(config, error.message, error.hint)
 

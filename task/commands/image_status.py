@@ -104,13 +104,13 @@ def with_history(
         target = target_of(sub, one.kind, carry=terms.carry)
         of_file = versions.get(path, ())
         said = ((version, earlier_reading(snapshot.files, target, path, version.text or "")) for version in of_file)
-        builds = past_builds(said, most, cut=len(of_file) == versions_to_read(most))
+        builds = past_builds(said, most, sub.entry.image.name, cut=len(of_file) == versions_to_read(most))
     since = _deferred_since(one, snapshot, versions.get(state_path(sub), ()))
     return replace(one, builds=builds, deferred_at=since)
 
 
 def past_builds(
-    said: Iterable[tuple[FileVersion, Reading | None]], most: int, *, cut: bool = False
+    said: Iterable[tuple[FileVersion, Reading | None]], most: int, image: str = "", *, cut: bool = False
 ) -> tuple[PastBuild, ...]:
     """Return the last builds, newest first: each different value, with the commit that wrote it.
 
@@ -132,7 +132,13 @@ def past_builds(
             found = found[:-1]
     return tuple(
         PastBuild(
-            now.tag, now.digest, one.commit, one.at, one.by, without_login(trailer_of(one.message, "Pipeline-Run"))
+            now.tag,
+            now.digest,
+            one.commit,
+            one.at,
+            one.by,
+            without_login(trailer_of(one.message, "Pipeline-Run")),
+            proof=without_login(trailer_of(one.message, "Proof", image)),
         )
         for now, one in found
         if version_of(now) and one.commit

@@ -20,6 +20,7 @@ from task.model import (
     Wishes,
     Written,
 )
+from task.repository_config.config import NO_CONFIG, RepositoryConfig
 from task.urls import normal_url
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Wording:
     push_options: tuple[str, ...] = ()
     common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
     templates: Mapping[str, str] = field(default_factory=dict)  # those that the config names, by path
+    config: RepositoryConfig = NO_CONFIG  # of the base
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] |
         labels=labels or {},
         build=build,
         promoted_from=one.source,
+        proof=str(one.proof or ""),
         why=one.because,
         file=one.current.file,
     )

@@ -1,4 +1,4 @@
-"""The last checks, for images that are about to be written: their signatures, and the labels for the message."""
+"""The last checks, for images that are about to be written: what must be proved, and the labels for the message."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from dataclasses import dataclass, replace
 from task.argocd.signed_revisions import accepted
 from task.deciding.move import Move
 from task.deciding.questions import question_about, registry_error, unchecked
-from task.errors import RegistryError, RepositoryError, TaskError
-from task.model import Answer, Question, Subscription, Verdict
+from task.errors import RepositoryError, TaskError
+from task.model import Answer, Proof, Question, Subscription, Unchecked, Verdict
+from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
 
-# Why an image is not signed as required; "" if it is; an error if that could not be checked.
 Keys = Callable[[], Sequence[str]]
-Signatures = Callable[[Collection[Question]], Mapping[Question, str | TaskError]]
+# What was proved about an image, a refusal if that is not what is required, or an error if nobody could check it.
+Prove = Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]]
 
 
 @dataclass(frozen=True)
 class LastChecks:
-    """What can be asked about an image. What is None is not asked."""
+    """What can be asked about an image."""
 
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]]
-    signatures: Signatures | None = None
-    by_keys: Signatures | None = None  # like `signatures`, with the key that the question names
+    prove: Prove
+    always: bool = False  # whether the command line requires a proof of every image
     labels: bool = False  # whether the commit's message uses the image's labels
 
 
 def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves. An update is refused without the required signature, and is an error if nobody can check it.
+    """Return the moves. An update is refused without the required proof, and is an error if nobody can check it.
 
     What waits on a head branch was checked when it was written there.
     """
     found = list(moves)
-    if last_checks.signatures is not None:
-        found = _signed(_pinned(found, last_checks, _always), last_checks.signatures, _always)
-    if any(_by_key(move) for move in found):
-        found = _signed(_pinned(found, last_checks, _by_key), last_checks.by_keys or _nobody, _by_key)
+    if any(_needs_proof(move, last_checks) for move in found):
+        found = _proved(_pinned(found, last_checks), last_checks)
+    found = [_doubted(move, last_checks) if _only_doubted(move) else move for move in found]
     return _labelled(found, last_checks) if last_checks.labels else found
 
 
@@ -71,27 +71,43 @@ def _about(move: Move) -> Question:
     return question_about(move.subscription, move.decision.candidate)
 
 
-def _always(_move: Move) -> bool:
-    return True
+def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
+    sub = move.subscription
+    asked = last_checks.always or sub.signed_by is not None or (bool(sub.demands) and not move.rolled_back)
+    return asked and move.updates and not move.kept
 
 
-def _by_key(move: Move) -> bool:
-    """Tell whether the Application's ImageUpdater requires a signature, which the command line cannot change."""
-    return move.subscription.signed_by is not None
+def _only_doubted(move: Move) -> bool:
+    """Tell whether what the config demands is only a warning: an emergency does not wait for a registry."""
+    return move.rolled_back and move.updates and not move.kept and bool(move.subscription.demands)
 
 
-def _nobody(questions: Collection[Question]) -> Mapping[Question, TaskError]:
-    hint = "read the ImageUpdater from the cluster that has its key: --applications cluster"
-    error = RegistryError("imagesVerification wants a signature, which cannot be verified here", hint=hint)
-    return dict.fromkeys(questions, error)
+def _doubted(move: Move, last_checks: LastChecks) -> Move:
+    """Return a rollback with what was proved about its image, or with a warning that says why nothing was."""
+    one, about = move.decision, replace(_about(move), facts=("digest",))
+    if not about.image.digest:
+        answer = last_checks.registry((about,)).get(about, Answer())
+        about = replace(about, image=replace(about.image, digest=answer.digest))
+    why: Proof | Verdict | TaskError = Verdict("refuse", "", "the registry does not say its digest")
+    if about.image.digest:
+        question = replace(about, facts=(), demands=move.subscription.demands)
+        why = last_checks.prove((question,))[question]
+    if isinstance(why, Proof):
+        return replace(move, decision=replace(one, proof=why))
+    told = f"not proved, as {CONFIG} asks: {why.because if isinstance(why, Verdict) else why.message}"
+    before = f"{one.unchecked.message}; " if one.unchecked else ""
+    hint = (
+        f"a rollback is written all the same; look at the image before you release {one.subscription.application.key}"
+    )
+    return replace(move, decision=replace(one, unchecked=Unchecked(f"{before}{told}", hint)))
 
 
-def _pinned(moves: Sequence[Move], last_checks: LastChecks, needs: Callable[[Move], bool]) -> list[Move]:
-    """Add the digest to images that need a signature. Exactly that digest is checked, and then written."""
+def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
+    """Add the digest to images that need a proof. Exactly that digest is checked, and then written."""
     asked = {
         number: replace(_about(move), facts=("digest",))
         for number, move in enumerate(moves)
-        if move.updates and not move.kept and not move.decision.candidate.digest and needs(move)
+        if _needs_proof(move, last_checks) and not move.decision.candidate.digest
     }
     answers = last_checks.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
     found = list(moves)
@@ -107,23 +123,27 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks, needs: Callable[[Mov
     return found
 
 
-def _signed(moves: Sequence[Move], signatures: Signatures, needs: Callable[[Move], bool]) -> list[Move]:
+def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     asked = {
-        number: replace(_about(move), signed_by=move.subscription.signed_by)
+        number: replace(
+            _about(move),
+            signed_by=move.subscription.signed_by,
+            demands=() if move.rolled_back else move.subscription.demands,
+        )
         for number, move in enumerate(moves)
-        if move.updates and not move.kept and needs(move)
+        if _needs_proof(move, last_checks)
     }
-    answers = signatures(tuple(dict.fromkeys(asked.values()))) if asked else {}
-    found = []
-    for number, move in enumerate(moves):
-        why = answers[asked[number]] if number in asked else ""
-        if isinstance(why, TaskError):
-            found.append(Move(registry_error(move.decision, why)))
-        elif why:
-            because = f"{move.decision.candidate.version}: {why}"
-            found.append(move.without_effect(Verdict("refuse", "signature", because)))
+    answers = last_checks.prove(tuple(dict.fromkeys(asked.values()))) if asked else {}
+    found = list(moves)
+    for number, question in asked.items():
+        move, answer = moves[number], answers[question]
+        if isinstance(answer, TaskError):
+            found[number] = Move(registry_error(move.decision, answer))
+        elif isinstance(answer, Verdict):
+            because = f"{move.decision.candidate.version}: {answer.because}"
+            found[number] = move.without_effect(replace(answer, because=because))
         else:
-            found.append(move)
+            found[number] = replace(move, decision=replace(move.decision, proof=answer))
     return found
 
 

@@ -38,7 +38,7 @@ from task.model import (
 )
 from task.policy.order import version_of
 from task.policy.remember import hold_text
-from task.repository_config.config import agreed
+from task.repository_config.config import NO_CONFIG, RepositoryConfig, agreed, refuse_stricter
 from task.templates.change import Change
 from task.templates.commit_message import AppChanges, commit_message, hold_message, subject
 
@@ -107,7 +107,7 @@ def prepare_commits(
         if head and all(move.kept for move in members) and not any(one.head == name for one in gone):
             continue  # nothing is new, so the head branch stays as it is
         under = replace(snapshot, tip=theirs.tip, files={**snapshot.files, **theirs.files}) if theirs else snapshot
-        files, done, rest, cautions = _edit(under.files, members, terms)
+        files, done, rest, cautions = _edit(under.files, members, terms, wording.config)
         aside = name != snapshot.branch
         files |= _changed_states(under, done, aside=aside)
         files, lost = with_rest(under.files, files, waits.rest.get(name, {}))
@@ -140,7 +140,7 @@ def prepare_commits(
 
 
 def _edit(
-    files: Files, members: Sequence[Move], terms: Terms
+    files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig = NO_CONFIG
 ) -> tuple[dict[str, File], list[Move], list[Decision], list[Problem]]:
     """Edit one move after the other; return (changed files, moves done, other decisions, cautions).
 
@@ -163,6 +163,7 @@ def _edit(
             # If an earlier move of this commit wrote the same value, this move is done as well.
             same = {} if edits or new or not changed else editor.write(files, target, one.candidate)[0]
             refuse_files(one.subscription, {**same, **new}, one.head)
+            refuse_stricter(one.subscription, new, config)
             if terms.through == "github":
                 refuse_executable(new)
             for edit in edits:

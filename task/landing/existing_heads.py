@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from task.deciding.ask import Ask
@@ -16,16 +17,16 @@ from task.forges.proposal import proposes
 from task.forges.proposed_builds import build_key
 from task.git.names import OURS
 from task.landing.gathering import Gather
-from task.landing.governed import CONFIG
+from task.landing.governed import CONFIG, with_all_keys
 from task.landing.memory import without_rollbacks
-from task.landing.ports import Batch, World
+from task.landing.ports import Batch, Repository, World
 from task.landing.requests import Request, declined, is_over, requests_of
 from task.landing.waiting import Decided, Rest, decide_again, pairs_of, rest_of, waiting_on
 from task.model import File, Files, Head, Memory, Place, Problem, Snapshot, State, Waited
 from task.policy.order import alike
 from task.policy.remember import hold_text, merged
-from task.repository_config.config import PATH, governed
-from task.repository_config.reading import config_in
+from task.repository_config.config import PATH, governed, keys_named
+from task.repository_config.reading import config_in, of_config
 
 
 @dataclass(frozen=True)
@@ -138,14 +139,31 @@ class ExistingHeads:
 
 
 def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
-    """Return the ask as the config on the head branch wants it. Raises `TargetError` if that asks for a request."""
-    (sub,) = governed([ask.subscription], config_in(head.files), terms.now)
-    if sub.pull_request and not ask.subscription.pull_request:
+    """Return the ask as the config on the head branch wants it as well. Raises `TargetError` if it cannot be read.
+
+    Also if that config asks for a request.
+    """
+    before = ask.subscription
+    (sub,) = governed([before], config_in(head.files), terms.now)
+    if sub.pull_request and not before.pull_request:
         message = f"the config on {head.branch} asks for a pull request for it"
         hint = f"name {head.branch} before the colon of git-branch, as the base of a request"
         raise TargetError(message, hint=hint, subject=PATH)
-    both = dict.fromkeys((*ask.subscription.writes, *sub.writes))
-    return replace(ask, subscription=replace(sub, writes=tuple(both)))
+    try:
+        demands = (*before.demands, *with_all_keys(sub, head.files).demands)
+    except TargetError as error:
+        raise of_config(error) from error
+    both = tuple(dict.fromkeys((*before.writes, *sub.writes)))
+    return replace(ask, subscription=replace(sub, writes=both, demands=tuple(dict.fromkeys(demands))))
+
+
+def _with_keys(head: Head, repository: Repository) -> Head:
+    """Return a branch of somebody else with the keys that its config names."""
+    with suppress(TargetError):  # it is told where the config is followed
+        config = config_in(head.files)
+        if paths := keys_named([config.wishes, *(rule.wishes for rule in config.rules)]):
+            return replace(head, files={**head.files, **repository.read_more(head, tuple(map(Place, paths))).files})
+    return head
 
 
 def _with_memory_of(head: Head, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
@@ -176,6 +194,8 @@ def read_heads(
         if head := batch.repository.head_snapshot(name, tuple(of_head)):
             over = head.before is not None and is_over(requests.get(name), head.tip)
             found[name] = replace(head, before=base, changed=()) if over else head
+            if not found[name].before:
+                found[name] = _with_keys(head, batch.repository)
     requests = {
         name: replace(request, tip=found[name].tip if name in found else "") for name, request in requests.items()
     }

@@ -43,6 +43,6 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def last_checks(job: Job, wording: Wording, world: World) -> LastChecks:
-    """Return what to ask for signatures, and for the labels that the commit message names."""
+    """Return what to ask for proofs, and for the labels that the commit message names."""
     labels = job.terms.check != "never" and any(map(wants_labels, (wording.template, *wording.templates.values())))
-    return LastChecks(world.registry, world.signatures, world.by_keys, labels)
+    return LastChecks(world.registry, world.prove, world.always_prove, labels)

@@ -14,10 +14,18 @@ from task.deciding.ask import Ask
 from task.deciding.decide import missing_places, places
 from task.deciding.job import Job, Wording
 from task.errors import TargetError
-from task.model import Place, Snapshot
-from task.repository_config.config import MISTAKEN, NO_CONFIG, PATH, RepositoryConfig, also_limited, governed
+from task.model import Files, Place, Snapshot, Subscription
+from task.repository_config.config import (
+    MISTAKEN,
+    NO_CONFIG,
+    PATH,
+    RepositoryConfig,
+    also_limited,
+    governed,
+    keys_named,
+)
 from task.repository_config.reading import config_in, of_config
-from task.repository_config.templates import template_in
+from task.repository_config.templates import template_in, with_keys
 
 CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
 
@@ -72,7 +80,7 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
             known = set(places(before))
             more += [place for place in places(ask) if place not in known]
         more += missing_places(snapshot, ask.subscription, job.terms)
-    more += map(Place, named)
+    more += map(Place, (*named, *keys_named(wishes)))
     if more:
         files = repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
         snapshot = replace(snapshot, files={**snapshot.files, **files})
@@ -81,9 +89,15 @@ def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: 
     lines = dict(config.templates)
     try:
         templates = {path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)}
+        found = tuple(replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files)) for ask in found)
     except TargetError as error:
         raise of_config(error) from error
-    return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates))
+    return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates, config=config))
+
+
+def with_all_keys(sub: Subscription, files: Files) -> Subscription:
+    """Return a subscription whose demands have the texts of their keys. Raises `TargetError`."""
+    return replace(sub, demands=tuple(with_keys(one, files) for one in sub.demands)) if sub.demands else sub
 
 
 def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from task.deciding.ask import Ask
     from task.deciding.job import Followed, Landed
-    from task.deciding.verify import Signatures
     from task.errors import TaskError
     from task.model import (
         Answer,
@@ -22,12 +21,14 @@ if TYPE_CHECKING:
         Head,
         Landing,
         Place,
+        Proof,
         Proposal,
         Proposed,
         Question,
         Snapshot,
         Subscription,
         Tracker,
+        Verdict,
     )
 
 
@@ -141,7 +142,7 @@ class LiveApplications(Protocol):
 class World:
     """Everything outside that the pipeline uses. A method that a subclass lacks raises `NotImplementedError`."""
 
-    signatures: Signatures | None = None  # as the command line requires them; None if it requires none
+    always_prove = False  # whether the command line requires a proof of every image
 
     def applications(self) -> Iterable[Found]:
         """Yield the manifests of the Applications in question."""
@@ -190,8 +191,8 @@ class World:
         """Return what the registries say about images."""
         raise NotImplementedError
 
-    def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """Check the signatures that each Application's ImageUpdater requires. Map each question to why it fails."""
+    def prove(self, questions: Collection[Question]) -> Mapping[Question, Proof | Verdict | TaskError]:
+        """Return what is proved about images, a refusal if that is not what is required, or an error."""
         raise NotImplementedError
 
     def forge(self, repo: str) -> Forge:

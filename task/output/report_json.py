@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from task.errors import PRECEDENCE, Exit
@@ -141,6 +142,7 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
         "file": decision.current.file or None,
         "generated_by": application.generated_by or None,
         "from": decision.source or None,
+        "proof": {key: value or None for key, value in asdict(decision.proof).items()} if decision.proof else None,
     }
 
 

@@ -67,6 +67,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
                 "at": build.at or None,
                 "by": build.by or None,
                 "pipeline_run": build.pipeline_run or None,
+                "proof": build.proof or None,
                 "url": build.url or None,
             }
             for build in one.builds

@@ -77,7 +77,9 @@ def lines(report: JSON) -> list[Line]:
             word = "proposed"
         old = one["current"] or (NO_VERSION if one["target"] else NOT_READ)
         alone = changes or verdict == "unchanged" or len(report["images"]) == 1 or one["candidate"] == old
-        source = f", from {one['from']}" if one.get("from") else ""  # reports of 0.1 do not have this member
+        # older reports do not have these members
+        source = f", from {one['from']}" if one.get("from") else ""
+        source += f", proof: {proof}" if (proof := proved(one)) else ""
         return Line(
             verdict,
             word,
@@ -144,6 +146,12 @@ def headline(report: JSON) -> str:
     subjects = subjects or list(dict.fromkeys(one["application"] for one in report["decisions"]))
     start = " ".join(filter(None, ("image-update", report["command"], and_more(subjects, MOST_IMAGES))))
     return f"{start}: {outcome(report)}{f'; {end}' if (end := exit_words(report)) else ''}"
+
+
+def proved(decision: JSON) -> str:
+    """Return what was proved about the candidate of a decision, or ""."""
+    proof = decision.get("proof") or {}
+    return "; ".join(str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value)
 
 
 def exit_words(report: JSON) -> str:

@@ -1,62 +1,59 @@
 """Checks signatures without keys, by an identity that Sigstore's authority has put into a certificate.
 
-The optional package `sigstore` checks certificate, transparency log, identity and issuer. In cosign's older form, a
-signature only has the log's promise to record it. `sigstore` requires the proof, so it is fetched from the log.
+The optional package `sigstore` checks certificate, transparency log and issuer, so this file is imported only where
+identities are asked for. In cosign's older forms, a signature only has the log's promise to record it. `sigstore`
+requires the proof, so it is fetched from the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from cryptography.hazmat import asn1
+from cryptography.x509 import Certificate, ObjectIdentifier, OtherName, RFC822Name, SubjectAlternativeName
+from cryptography.x509 import UniformResourceIdentifier as Uri
+from sigstore.errors import Error, VerificationError
+from sigstore.models import Bundle, TrustedRoot
+from sigstore.verify import Verifier
 
 from task.errors import Malformed, RegistryDownError, UsageError
 from task.http import Http, Limits, NoAnswerError
-from task.registry.signature import Signed, as_bundle
-from task.text import one_line
+from task.model import Identity
+from task.registry.provenance import Origin, of_certificate
+from task.registry.signature import Signed, as_bundle, encoded
+from task.text import fits_glob, one_line
 from task.threads import once
 
 LOG = "https://rekor.sigstore.dev"
-_PACKAGE = "signatures without keys need the package sigstore"
+_FULCIO = "1.3.6.1.4.1.57264.1."
+_CLAIMS = ("9", "11", "12", "14", "18")  # build signer, runner, source repository, its ref, build config
+_ISSUER, _OLD_ISSUER = "8", "1"
+_LONGEST_ERROR = 200
 
 
-class Keyless:
-    """Checks that an image is signed by `identity`, as confirmed by `issuer`. Safe to use from several threads."""
+class Sigstore:
+    """Sigstore's roots of trust, or those of a file, and its transparency log. Safe to use from several threads."""
 
-    def __init__(self, identity: str, issuer: str, log: Callable[[str], None], url: str = LOG) -> None:
-        """Raises `UsageError` if the package is missing."""
-        try:
-            from sigstore.verify import policy  # noqa: PLC0415 - 230 ms, and few need it
-        except ImportError:
-            hint = "install argocd-image-update[sigstore], or give a key: --verify"
-            raise UsageError(_PACKAGE, hint=hint) from None
-        self._who, self._policy = identity, policy.Identity(identity=identity, issuer=issuer)
-        self._log = once(lambda: Http(url, limits=Limits(total=60.0, size=1024 * 1024), log=log))
-        self._verifier = once(_verifier)
+    def __init__(self, log: Callable[[str], None], trust_root: str = "", url: str = "") -> None:
+        """`trust_root`: the path of a trusted root. Raises `UsageError` if it is not one."""
+        roots: TrustedRoot | None = None
+        if trust_root:
+            try:
+                roots = TrustedRoot.from_file(trust_root)
+                with open(trust_root, encoding="utf-8") as file:
+                    url = url or json.load(file)["tlogs"][0]["baseUrl"]
+                Verifier(trusted_root=roots)
+            except (OSError, ValueError, LookupError, TypeError, Error) as error:
+                why = error.strerror if isinstance(error, OSError) else one_line(str(error))[:_LONGEST_ERROR]
+                hint = "give the file that `cosign trusted-root create` or `gh attestation trusted-root` writes"
+                raise UsageError(f"--trust-root: {trust_root!r} is not a trusted root: {why}", hint=hint) from None
+        self.verifier = once(lambda: _verifier(roots))
+        self._log = once(lambda: Http(url or LOG, limits=Limits(total=60.0, size=1024 * 1024), log=log))
 
-    def objection(self, signature: Signed) -> str:
-        """Return why the signature is not good, or "" if it is good. Raises `RegistryDownError` if the log is down."""
-        from sigstore.models import Bundle  # noqa: PLC0415 - 230 ms, and few need it
-
-        # A signature without a key always has a certificate and an entry in the log.
-        if signature.form == "payload" and (not signature.certificate or signature.log_index < 0):
-            return "a signature is by a key, and not by an identity"
-        verifier = self._verifier()
-        try:
-            raw = (
-                as_bundle(signature, self._entry(signature.log_index)) if signature.form == "payload" else signature.raw
-            )
-        except Malformed as error:
-            return error.message
-        try:
-            if signature.form == "payload":
-                verifier.verify_artifact(signature.content, Bundle.from_json(raw), self._policy)
-            else:
-                verifier.verify_dsse(Bundle.from_json(raw), self._policy)
-        except Exception as error:  # noqa: BLE001 - strangers' data, and no error may let an image pass
-            return f"a signature is not by {self._who}: {one_line(str(error))[:200]}"
-        return ""
-
-    def _entry(self, index: int) -> Mapping[str, Any]:
+    def entry(self, index: int) -> Mapping[str, Any]:
+        """Return an entry of the transparency log. Raises `RegistryDownError` if the log is down, and `Malformed`."""
         try:
             answer = self._log().ask("GET", f"/api/v1/log/entries?logIndex={index}")
         except NoAnswerError as error:
@@ -72,12 +69,74 @@ class Keyless:
         return entry
 
 
-def _verifier() -> Any:
-    from sigstore.errors import Error  # noqa: PLC0415 - 230 ms, and few need it
-    from sigstore.verify import Verifier  # noqa: PLC0415 - 230 ms, and few need it
+class Keyless:
+    """Accepts a signature by any of these identities. Safe to use from several threads."""
 
+    def __init__(self, sigstore: Sigstore, identities: Sequence[Identity], *, exact: bool = False) -> None:
+        """`exact`: subjects are no globs."""
+        self._sigstore, self._identities, self._exact = sigstore, identities, exact
+
+    def signer(self, signature: Signed) -> tuple[str, Origin]:
+        """Return who signed, and what the certificate says. Raises `Malformed`, and `RegistryDownError`."""
+        # A signature without a key always has a certificate and an entry in the log.
+        if signature.form != "bundle" and (not signature.certificate or signature.log_index < 0):
+            raise Malformed("a signature is by a key, and not by an identity")
+        verifier = self._sigstore.verifier()
+        raw: bytes | str = signature.raw
+        if signature.form != "bundle":
+            raw = as_bundle(signature, self._sigstore.entry(signature.log_index))
+        accepts = _Accepts(self._identities, exact=self._exact)
+        try:
+            if signature.form == "payload":
+                verifier.verify_artifact(signature.content, Bundle.from_json(raw), accepts)
+            elif encoded(*verifier.verify_dsse(Bundle.from_json(raw), accepts)) != signature.content:
+                raise Malformed("a bundle has two statements")  # noqa: TRY301 - a reader may take the other one
+        except Malformed:
+            raise
+        except Exception as error:  # noqa: BLE001 - strangers' data, and no error may let an image pass
+            who = " or ".join(one.subject for one in self._identities[:3])
+            why = one_line(str(error))[:_LONGEST_ERROR]
+            raise Malformed(f"a signature is not by {who}: {why}") from None
+        return accepts.subject, accepts.origin
+
+
+class _Accepts:
+    """What `sigstore` asks about a certificate whose chain, log entry and times it has checked itself."""
+
+    def __init__(self, identities: Sequence[Identity], *, exact: bool) -> None:
+        self._identities, self._exact = identities, exact
+        self.subject, self.origin = "", Origin("certificate")
+
+    def verify(self, cert: Certificate) -> None:
+        """Raise `VerificationError` if the certificate has none of the identities."""
+        names = cert.extensions.get_extension_for_class(SubjectAlternativeName).value
+        subjects = [*names.get_values_for_type(Uri), *names.get_values_for_type(RFC822Name)]
+        users = (one for one in names.get_values_for_type(OtherName) if one.type_id.dotted_string == f"{_FULCIO}7")
+        subjects += [asn1.decode_der(str, one.value) for one in users]
+        claims = {key: value for key in (*_CLAIMS, _ISSUER) if (value := _claim(cert, key))}
+        issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
+        for one in self._identities:
+            for subject in subjects:
+                if issuer == one.issuer and (
+                    subject == one.subject if self._exact else fits_glob(one.subject, subject)
+                ):
+                    self.subject, self.origin = subject, of_certificate(issuer, claims)
+                    return
+        raise VerificationError(f"it is by {', '.join(map(str, subjects[:3]))}, as {issuer} says")
+
+
+def _claim(cert: Certificate, number: str) -> str:
+    """Return the value of one of Fulcio's extensions, or ""."""
+    wanted = ObjectIdentifier(f"{_FULCIO}{number}")
+    found = next((one.value.value for one in cert.extensions if one.oid == wanted), b"")
+    if not found:
+        return ""
+    return found.decode() if number == _OLD_ISSUER else asn1.decode_der(str, found)
+
+
+def _verifier(roots: TrustedRoot | None) -> Verifier:
     try:
-        return Verifier.production()
+        return Verifier(trusted_root=roots) if roots else Verifier.production()
     except (Error, OSError) as error:
         raise _down(f"Sigstore's roots of trust could not be fetched ({type(error).__name__})") from None
 

@@ -23,7 +23,7 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 def keys_of_file(path: str) -> PublicKeys:
     """Read the keys in a file. Raises `UsageError` if it has no public keys."""
     try:
-        return PublicKeys(keys_in(read_text(path)))
+        return PublicKeys(keys_in(read_text(path)), path)
     except Malformed as error:
         raise UsageError(f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -49,15 +49,15 @@ def keys_in(text: str) -> list[PublicKey]:
 class PublicKeys:
     """Accepts a signature by any of these keys."""
 
-    def __init__(self, keys: Sequence[PublicKey]) -> None:
-        self._keys = keys
+    def __init__(self, keys: Sequence[PublicKey], name: str) -> None:
+        self._keys, self._name = keys, name
 
-    def objection(self, signature: Signed) -> str:
-        """Return why the signature is not good, or "" if it is good."""
+    def signer(self, signature: Signed) -> tuple[str, None]:
+        """Return the name of the key's file. Raises `Malformed` if the signature is not by one of the keys."""
         for raw in signature.signatures:
             if any(_good(key, signature.content, raw) for key in self._keys):
-                return ""
-        return "a signature is not by the key that is required"
+                return self._name, None
+        raise Malformed("a signature is not by the key that is required")
 
 
 def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:

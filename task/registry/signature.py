@@ -1,8 +1,9 @@
-"""Parses the signatures of images that cosign stores, and the public keys that check them.
+"""Parses the signatures of images and the signed statements about them, and the public keys that check both.
 
 cosign has two forms. cosign 1 and 2, and Tekton Chains, store a payload ("simple signing"), and its signature is an
-annotation of the layer. cosign 3 stores a Sigstore bundle: an in-toto statement in a DSSE envelope. Sources: cosign's
-SIGNATURE_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto statement.
+annotation of the layer. cosign 3 stores a Sigstore bundle: an in-toto statement in a DSSE envelope. Attestations are
+such bundles as well, or (cosign 1 and 2, Chains) bare envelopes. Sources: cosign's SIGNATURE_SPEC, ATTESTATION_SPEC and
+BUNDLE_SPEC, the DSSE protocol, the in-toto statement.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -21,15 +22,20 @@ from task.plain_data import elements, mapping
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
+ENVELOPE = "application/vnd.dsse.envelope.v1+json"
 ARTIFACTS = ("application/vnd.dev.cosign.artifact.sig.v1+json", BUNDLE)  # beginnings of signatures' artifact types
 MOST = 32  # signatures of one image that are checked
 LARGEST = 1024 * 1024  # bytes of one signature
 _TYPE = "cosign container image signature"
 _STATEMENT = "application/vnd.in-toto+json"
-_SIGNED = "https://sigstore.dev/cosign/sign/v1"  # other predicates are attestations (provenance, SBOM)
+SIGNED = "https://sigstore.dev/cosign/sign/v1"  # other predicates are attestations (provenance, SBOM)
+_STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _LOGGED = "dev.sigstore.cosign/bundle"
+_PREDICATE = "dev.sigstore.bundle.predicateType"  # annotation of what refers to an image
+Form = Literal["payload", "bundle", "envelope"]
+_FORMS: Mapping[str, Form] = {PAYLOAD: "payload", ENVELOPE: "envelope"}
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
 
 
@@ -38,7 +44,7 @@ class Layer:
     """The layer of a manifest that has one signature."""
 
     digest: str
-    form: Literal["payload", "bundle"]
+    form: Form
     annotations: Mapping[str, str]
 
 
@@ -46,18 +52,19 @@ class Layer:
 class Signed:
     """One signature: the signed bytes, and the images that they name."""
 
-    form: Literal["payload", "bundle"]
+    form: Form
     content: bytes  # the signed bytes
     signatures: tuple[bytes, ...]
     digests: tuple[str, ...]
-    raw: bytes = b""  # a bundle, as it is stored
-    certificate: str = ""  # PEM, for a payload that was signed without a key
+    raw: bytes = b""  # a bundle or an envelope, as it is stored
+    certificate: str = ""  # PEM, for a payload or an envelope that was signed without a key
     log_index: int = -1  # its place in the transparency log
+    statement: Mapping[str, Any] | None = None  # of an attestation
 
 
-def signature_tag(digest: str) -> str:
-    """Return the tag under which cosign stores the signatures of an image."""
-    return f"{digest.replace(':', '-')}.sig"
+def signature_tag(digest: str, ending: str = "sig") -> str:
+    """Return the tag under which cosign stores the signatures of an image, or (`att`) its attestations."""
+    return f"{digest.replace(':', '-')}.{ending}"
 
 
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
@@ -65,9 +72,7 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
     signatures = []
     for raw in elements(manifest.get("layers"))[:MOST]:
         kind, digest, size = (mapping(raw).get(key) for key in ("mediaType", "digest", "size"))
-        form: Literal["payload", "bundle", ""] = (
-            "payload" if kind == PAYLOAD else "bundle" if str(kind).startswith(BUNDLE) else ""
-        )
+        form = "bundle" if str(kind).startswith(BUNDLE) else _FORMS.get(str(kind))
         if form and isinstance(digest, str) and isinstance(size, int) and size <= LARGEST:
             notes = mapping(mapping(raw).get("annotations"))
             texts = {key: text for key, text in notes.items() if isinstance(text, str)}
@@ -75,9 +80,18 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
     return tuple(signatures)
 
 
+def predicate_of(annotations: Mapping[str, str]) -> str:
+    """Return which statement a referrer or a layer says that it has, or "" if it does not say it."""
+    return annotations.get(_PREDICATE) or annotations.get("predicateType", "")
+
+
 def signed(layer: Layer, blob: bytes) -> Signed:
     """Parse the signature in a layer, without checking it. Raises `Malformed`."""
-    return _payload(layer, blob) if layer.form == "payload" else _bundle(blob)
+    if len(blob) > LARGEST:
+        raise Malformed(f"it is larger than {LARGEST // 1024} KiB")
+    if layer.form == "payload":
+        return _payload(layer, blob)
+    return _statement(layer, blob, mapping(_json(blob).get("dsseEnvelope")) if layer.form == "bundle" else _json(blob))
 
 
 def _payload(layer: Layer, blob: bytes) -> Signed:
@@ -86,30 +100,30 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
         raise Malformed("it is not a signature of an image")
     digest = mapping(critical.get("image")).get("docker-manifest-digest")
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
-    certificate = layer.annotations.get(_CERTIFICATE, "")
+    digests = (digest,) if isinstance(digest, str) else ()
+    return Signed("payload", blob, (signature,), digests, b"", *_identified(layer))
+
+
+def _identified(layer: Layer) -> tuple[str, int]:
+    """Return the certificate in the annotations of a layer, and its place in the transparency log."""
     index = mapping(_json(layer.annotations.get(_LOGGED, "{}")).get("Payload")).get("logIndex")
-    return Signed(
-        "payload",
-        blob,
-        (signature,),
-        (digest,) if isinstance(digest, str) else (),
-        certificate=certificate,
-        log_index=index if isinstance(index, int) else -1,
-    )
+    return layer.annotations.get(_CERTIFICATE, ""), index if isinstance(index, int) else -1
 
 
-def _bundle(blob: bytes) -> Signed:
-    envelope = mapping(_json(blob).get("dsseEnvelope"))
+def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed:
     kind, content = envelope.get("payloadType"), _decoded(envelope.get("payload"))
     if kind != _STATEMENT:
-        raise Malformed("it is a bundle without a statement about an image")
+        raise Malformed(f"it is a {layer.form} without a statement about an image")
     statement = _json(content)
-    if statement.get("predicateType") != _SIGNED:
-        raise Malformed("it is an attestation, not a signature")
     subjects = (mapping(mapping(subject).get("digest")).get("sha256") for subject in elements(statement.get("subject")))
     digests = tuple(f"sha256:{digits}" for digits in subjects if isinstance(digits, str))
     signatures = tuple(_decoded(mapping(entry).get("sig")) for entry in elements(envelope.get("signatures"))[:MOST])
-    return Signed("bundle", encoded(kind, content), signatures, digests, blob)
+    attests = layer.form == "envelope" or statement.get("predicateType") != SIGNED
+    if attests and statement.get("_type") not in _STATEMENTS:
+        raise Malformed("it has a statement of an unknown type")
+    content = encoded(kind, content)
+    found = Signed(layer.form, content, signatures, digests, blob, *_identified(layer))
+    return replace(found, statement=statement) if attests else found
 
 
 def encoded(kind: str, content: bytes) -> bytes:
@@ -128,7 +142,7 @@ def public_keys(text: str) -> tuple[str, ...]:
 
 
 def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
-    """Combine a payload, its certificate and its entry in the transparency log (from Rekor) into a Sigstore bundle.
+    """Combine a payload or envelope, its certificate and its entry in the transparency log (Rekor) into a bundle.
 
     Nothing here is trusted yet, because the check of the bundle covers everything. Raises `Malformed`.
     """
@@ -154,14 +168,17 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
     except (LookupError, TypeError, ValueError):
         raise Malformed("its entry in the transparency log cannot be read") from None
     digest = b64encode(sha256(signature.content).digest()).decode()
+    of_payload = {
+        "messageSignature": {
+            "messageDigest": {"algorithm": "SHA2_256", "digest": digest},
+            "signature": b64encode(signature.signatures[0]).decode(),
+        }
+    }
     return json.dumps(
         {
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
             "verificationMaterial": {"certificate": {"rawBytes": certificate}, "tlogEntries": [logged]},
-            "messageSignature": {
-                "messageDigest": {"algorithm": "SHA2_256", "digest": digest},
-                "signature": b64encode(signature.signatures[0]).decode(),
-            },
+            **(of_payload if signature.form == "payload" else {"dsseEnvelope": _json(signature.raw)}),
         }
     )
 

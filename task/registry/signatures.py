@@ -1,137 +1,221 @@
-"""Decides whether images are signed as required. It reads both places in a registry where cosign stores signatures."""
+"""Decides whether it is proved who made an image. It reads the places in a registry where proofs are stored."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
-from itertools import chain, repeat
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import chain, islice, repeat
 from threading import Lock
-from typing import Any, Protocol
+from typing import Protocol
 
 from task import shutdown
 from task.errors import Exit, Malformed, RegistryDownError, RegistryError, TaskError
-from task.model import Question
+from task.model import Demand, Proof, Question, Verdict
 from task.registry.client import Registry
-from task.registry.signature import ARTIFACTS, MOST, Layer, Signed, layers, signature_tag, signed
+from task.registry.provenance import PREDICATES, Origin, objection, origin_of
+from task.registry.signature import (
+    ARTIFACTS,
+    MOST,
+    SIGNED,
+    Layer,
+    Signed,
+    layers,
+    predicate_of,
+    signature_tag,
+    signed,
+)
 from task.retry import until
 from task.threads import in_threads
 
 _AT_ONCE = 8
-_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a signature is looked up again; the last one repeats
-_NONE = "the registry has no signature"
+_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a proof is looked up again; the last one repeats
+Answer = Proof | Verdict | TaskError
 
 
 class Check(Protocol):
     """Checks who made a signature."""
 
-    def objection(self, signature: Signed) -> str:
-        """Return why a signature is not good, or "" if it is good."""
+    def signer(self, signature: Signed) -> tuple[str, Origin | None]:
+        """Return who signed, and what a certificate says of the build. Raises `Malformed` if it is not good."""
 
 
-class Signatures:
-    """Finds signatures, and waits for late ones, because Tekton Chains signs after the push.
+@dataclass(frozen=True)
+class Asked:
+    """One thing that must be proved about an image: that one of these checks is good, and what the demand asks for."""
 
-    Safe to use from threads.
-    """
+    checks: Sequence[Check]
+    demand: Demand = Demand("signature")
+    by: str = ""  # who asks, for a message: "; imagesVerification wants the key of …"
+
+    def proof(self, signature: Signed) -> Proof:
+        """Return what a signature or statement proves. Raises `Malformed` if that is not what is asked for."""
+        why = ""
+        for check in self.checks:
+            try:
+                who, origin = check.signer(signature)
+            except Malformed as error:
+                why = why or error.message
+                continue
+            if signature.statement is not None:
+                if not self.of_build:
+                    raise Malformed("it is an attestation, not a signature")
+                origin = origin_of(signature.statement)
+            if self.of_build:
+                if origin is None:
+                    raise Malformed(f"a signature by {who} does not say where the image was built")
+                if wrong := objection(origin, self.demand):
+                    raise Malformed(wrong)
+            return _proof(who, origin)
+        raise Malformed(why)
+
+    @property
+    def of_build(self) -> bool:
+        """Whether it asks where the image was built."""
+        return self.demand.rule == "provenance"
+
+
+def _proof(who: str, origin: Origin | None) -> Proof:
+    if origin is None:
+        return Proof("signature", who)
+    of, builder = ", ".join(origin.repositories), next(iter(origin.builders), "")
+    return Proof(origin.kind, who, of, origin.ref, origin.workflow, builder)
+
+
+class Evidence:
+    """What a registry has beside one image. Each manifest and each blob is read once."""
+
+    def __init__(self, registry: Registry, question: Question) -> None:
+        image, who = question.image, (question.secret, question.namespace)
+        self._tagged = cache(lambda ending: registry.manifest(image, signature_tag(image.digest, ending), *who))
+        # No filter: the API's takes one exact type, but that of a bundle contains its version, and it may be ignored.
+        self._referrers = cache(lambda: registry.referrers(image, image.digest, "", *who))
+        self._manifest = cache(lambda digest: registry.manifest(image, digest, *who))
+        self.blob = cache(lambda digest: registry.blob(image, digest, *who))
+
+    def layers(self, *, of_build: bool) -> Iterator[Layer]:
+        """Yield the signatures, or also the statements about the build, first where they are likely."""
+        if not of_build:
+            yield from self._of_tag("sig")
+            yield from self._referring((SIGNED,))
+            return
+        # cosign 1 and 2 and Tekton Chains store everything under tags, and cosign 3 and GitHub everything as referrers.
+        tags = partial(self._of_tag, "att")
+        referrers = partial(self._referring, (*PREDICATES, SIGNED))
+        for place in (tags, referrers) if self._tagged("sig") else (referrers, tags):
+            yield from place()
+        yield from self._of_tag("sig")
+
+    def _of_tag(self, ending: str) -> Iterator[Layer]:
+        found = self._tagged(ending)
+        for layer in layers(found.data) if found else ():
+            if ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES):
+                yield layer
+
+    def _referring(self, predicates: Sequence[str]) -> Iterator[Layer]:
+        ours = [
+            (predicates.index(said) if said else len(predicates), number, one)
+            for number, one in enumerate(self._referrers())
+            if (not one.artifact_type or one.artifact_type.startswith(ARTIFACTS))
+            and (said := predicate_of(one.annotations)) in ("", *predicates)
+        ]
+        for _, _, one in sorted(ours, key=lambda each: each[:2])[:MOST]:
+            if found := self._manifest(one.digest):
+                yield from layers(found.data)
+
+
+class Prover:
+    """Finds proofs, and waits for late ones, because Tekton Chains signs after the push. Safe to use from threads."""
 
     def __init__(
-        self, registry: Registry, check: Check, timeout: float = 0.0, log: Callable[[str], None] = lambda _line: None
+        self,
+        registry: Callable[[], Registry],
+        asked: Callable[[Question], Sequence[Asked]],
+        timeout: float = 0.0,
+        log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        self._registry, self._check, self._timeout, self._log = registry, check, timeout, log
+        """`asked`: what must be proved about an image; it may raise `TaskError`."""
+        self._registry, self._asked, self._timeout, self._log = registry, asked, timeout, log
         self._lock = Lock()
-        self._turns: dict[tuple[str, ...], Any] = {}
-        self._known: dict[tuple[str, ...], str | TaskError] = {}
+        self._turns: dict[Question, Lock] = {}
+        self._known: dict[Question, Answer] = {}
 
-    def __call__(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """Return for each image (with its digest) "" if it is signed, why it is not, or an error if that is unknown."""
+    def __call__(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
+        """Return for each image (with its digest) a proof, a refusal, or an error if that is unknown."""
         answers = in_threads(self._settled, list(questions), _AT_ONCE)
         shutdown.check()  # after a signal, answers are errors
         return dict(zip(questions, answers, strict=True))
 
-    def _settled(self, question: Question) -> str | TaskError:
+    def _settled(self, question: Question) -> Answer:
         """Return the answer for one image. It is waited for only once in a run."""
-        key = (question.image.name, question.image.digest, question.secret, question.namespace)
+        key = replace(question, platforms=())
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
         with turn:
             if key not in self._known:
-                self._known[key] = self._awaited(question)
+                self._known[key] = self._awaited(key)
             return self._known[key]
 
-    def _awaited(self, question: Question) -> str | TaskError:
+    def _awaited(self, question: Question) -> Answer:
         end = time.monotonic() + self._timeout
-        ask: Callable[[], str | TaskError] = partial(self._answer, question)
+        ask: Callable[[], Answer] = partial(self._answer, question)
         answer = ask()
         if _final(answer) or time.monotonic() >= end:
             return answer
-        self._log(f"waiting for a signature of {question.image.reference}: {answer}")
+        why = answer.because if isinstance(answer, Verdict) else answer
+        what = "provenance" if isinstance(answer, Verdict) and answer.rule == "provenance" else "a signature"
+        self._log(f"waiting for {what} of {question.image.reference}: {why}")
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
         answer = until(_final, answer, ask, pauses, end)
         if not _final(answer):
             shutdown.check()
         return answer
 
-    def _answer(self, question: Question) -> str | TaskError:
+    def _answer(self, question: Question) -> Answer:
+        """Return the proof of the last thing that is asked, or the first refusal."""
+        answer: Answer = Verdict("refuse", "signature", "nothing says whose signature is needed")
         try:
-            return self._objection(question)
+            evidence = Evidence(self._registry(), question)
+            for asked in self._asked(question):
+                answer = self._proved(question, evidence, asked)
+                if isinstance(answer, Verdict):
+                    return answer
         except TaskError as error:
             return error
+        return answer
 
-    def _objection(self, question: Question) -> str:
-        """Return what is wrong with all signatures, or "" if one is good.
-
-        A signature that cannot be read does not matter if another one is good.
-        """
+    def _proved(self, question: Question, evidence: Evidence, asked: Asked) -> Proof | Verdict:
+        """Return the proof, or why nothing proves what is asked. What is unreadable does not matter beside a proof."""
         objections: list[str] = []
         unread: TaskError | None = None
-        for layer in self._layers(question):
+        for layer in islice(evidence.layers(of_build=asked.of_build), 2 * MOST):
             try:
-                why = self._judged(question, layer)
+                return asked.proof(self._read(question, evidence, layer))
+            except Malformed as error:
+                objections.append(error.message)
             except RegistryDownError:
                 raise
-            except RegistryError as error:  # another signature may still be good
+            except RegistryError as error:  # another one may still be good
                 unread = error
-                continue
-            if not why:
-                return ""
-            objections.append(why)
         if unread:
             raise unread
-        if not objections:
-            return _NONE
-        more = f" (of {len(objections)} signatures none is good)" if len(objections) > 1 else ""
-        return f"{objections[0]}{more}"
+        what, several = ("provenance", "statements") if asked.of_build else ("signature", "signatures")
+        first = objections[0] if objections else f"the registry has no {what}"
+        more = f" (of {len(objections)} {several} none is good)" if len(objections) > 1 else ""
+        return Verdict("refuse", asked.demand.rule, f"{first}{more}{asked.by}")
 
-    def _layers(self, question: Question) -> Iterator[Layer]:
-        image, who = question.image, (question.secret, question.namespace)
-        # cosign 1 and 2 and Tekton Chains store signatures under a tag, and cosign 3 stores them as referrers.
-        if listed := self._registry.manifest(image, signature_tag(image.digest), *who):
-            yield from layers(listed.data)
-        referring = self._registry.referrers(image, image.digest, "", *who)
-        # Filter here: the API's filter takes one exact type, but that of a bundle contains its version, and a registry
-        # may ignore the filter.
-        ours = [
-            referrer
-            for referrer in referring
-            if not referrer.artifact_type or referrer.artifact_type.startswith(ARTIFACTS)
-        ]
-        for referrer in ours[:MOST]:
-            if manifest := self._registry.manifest(image, referrer.digest, *who):
-                yield from layers(manifest.data)
-
-    def _judged(self, question: Question, layer: Layer) -> str:
-        """Return why one signature is not good (above all, because it is for another image), or "" if it is good."""
-        blob = self._registry.blob(question.image, layer.digest, question.secret, question.namespace)
+    def _read(self, question: Question, evidence: Evidence, layer: Layer) -> Signed:
+        """Return one signature that is for this image. Raises `Malformed`."""
         try:
-            signature = signed(layer, blob)
+            found = signed(layer, evidence.blob(layer.digest))
         except Malformed as error:
-            return f"a signature cannot be read: {error.message}"
-        if question.image.digest not in signature.digests:
-            return "a signature is for another image"
-        return self._check.objection(signature)
+            raise Malformed(f"a signature cannot be read: {error.message}") from None
+        if question.image.digest not in found.digests:
+            raise Malformed("a signature is for another image")
+        return found
 
 
-def _final(answer: str | TaskError) -> bool:
-    """Tell whether waiting is useless: the image is signed, or the error is not temporary."""
-    return answer == "" or (isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY)
+def _final(answer: Answer) -> bool:
+    """Tell whether waiting is useless: it is proved, or the error is not temporary."""
+    return isinstance(answer, Proof) or (isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY)

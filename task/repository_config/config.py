@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from zoneinfo import ZoneInfo
 
+from task.errors import NotPermittedError
 from task.model import Hold, Subscription, Wishes
 from task.repository_config.freezes import window
 from task.repository_config.globs import NameGlob, PathGlob
+from task.text import shortened
 from task.timestamps import epoch_seconds
 
 PATH = ".image-update/config"
@@ -96,9 +98,16 @@ def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -
                 wishes=wishes,
                 freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
                 writes=(wishes.writes,) if wishes.writes else (),
+                demands=tuple(one for one in (wishes.signatures, wishes.provenance) if one),
             )
         )
     return found
+
+
+def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
+    """Return the paths of the public keys that these wishes name."""
+    demands = (one for each in wishes for one in (each.signatures, each.provenance) if one)
+    return tuple(dict.fromkeys(path for one in demands for path in one.keys))
 
 
 def also_limited(subs: Iterable[Subscription], config: RepositoryConfig) -> list[Subscription]:
@@ -107,6 +116,23 @@ def also_limited(subs: Iterable[Subscription], config: RepositoryConfig) -> list
         replace(sub, writes=(*sub.writes, wishes.writes)) if wishes.writes else sub
         for sub, wishes in _with_wishes(subs, config)
     ]
+
+
+def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
+    """Raise `NotPermittedError` if a file that changes is under a rule that asks for more than that of its target.
+
+    A target may be a folder, and a rule may be for a part of it.
+    """
+    if not any(rule.match.paths for rule in config.rules):
+        return
+    asked = {replace(one, texts=()) for one in sub.demands}
+    for path in paths:
+        (there,) = governed([replace(sub, path=path)], replace(config, freezes=()), "")
+        if there.pull_request != sub.pull_request or not asked.issuperset(there.demands):
+            message = f"{PATH} asks for more in {shortened(path)!r} than in {shortened(sub.path) or '/'!r}"
+            raise NotPermittedError(
+                message, hint="name that file or folder in write-back-target, so that its rules count"
+            )
 
 
 def _with_wishes(subs: Iterable[Subscription], config: RepositoryConfig) -> Iterator[tuple[Subscription, Wishes]]:

@@ -11,7 +11,7 @@ from typing import TypeVar, get_args
 from task.editors.file_text import text_of
 from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
-from task.model import Files, Grouping, Wishes, Writes
+from task.model import Demand, Files, Grouping, Identity, Wishes, Writes
 from task.policy.tag_order import parse_tag_order
 from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
 from task.repository_config.freezes import schedule, seconds_of, zone_of
@@ -28,16 +28,29 @@ MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions", "minimumAge", "writes")
+_WISHES = (
+    "commit",
+    "pullRequests",
+    "pinDigest",
+    "tagOrder",
+    "pushOptions",
+    "minimumAge",
+    "writes",
+    "signatures",
+    "provenance",
+)
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _FLAGS, _LISTS = ("enabled", "autoMerge", "draft"), ("labels", "reviewers", "assignees")
 _REQUESTS = (*_FLAGS, "group", *_LISTS)
 _WRITES = ("paths", "branches")
+_SIGNERS = ("keys", "identities")
+_CLAIMS = ("sourceRepository", "ref", "workflow", "builder")
+_IDENTITY = ("subject", "issuer")
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
-_OURS = ("application", "promoted-from")  # trailers that each commit has; the case of a key does not matter
+_OURS = ("application", "promoted-from", "proof")  # trailers that each commit has; the case of a key does not matter
 _NOTHING: Mapping[str, Node] = {}
 NOT_READ = "is not read: the config is the file"
 _WAY_OUT = "--no-repository-config leaves the file out of a run"
@@ -259,7 +272,51 @@ class _Reader:
             minimum_age=read(fields, "", "minimumAge", self._age),
             push_options=read(fields, "", "pushOptions", self._push_options),
             writes=read(fields, "", "writes", self._writes),
+            signatures=read(fields, "", "signatures", self._signatures),
+            provenance=read(fields, "", "provenance", self._provenance),
         )
+
+    def _signatures(self, node: Node, what: str) -> Demand:
+        fields = self._fields(node, what, _SIGNERS)
+        return Demand("signature", *self._signers(node, fields, what), line=self._line(node))
+
+    def _provenance(self, node: Node, what: str) -> Demand:
+        fields = self._fields(node, what, (*_SIGNERS, *_CLAIMS))
+        claims = {key: self._text_of(fields[key], f"{what}.{key}") for key in _CLAIMS if key in fields}
+        if not claims:
+            raise self._wrong(node, f"{what} asks for nothing", f"give one of {', '.join(_CLAIMS)}")
+        return Demand(
+            "provenance",
+            *self._signers(node, fields, what),
+            source_repository=claims.get("sourceRepository", "").removesuffix(".git"),
+            ref=claims.get("ref", ""),
+            workflow=claims.get("workflow", ""),
+            builder=claims.get("builder", ""),
+            line=self._line(node),
+        )
+
+    def _signers(
+        self, node: Node, fields: Mapping[str, Node], what: str
+    ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
+        """Return the paths of keys, and the identities. Without either, nobody could prove anything."""
+        keys = self._items(fields["keys"], f"{what}.keys") if "keys" in fields else ()
+        whom = self._items(fields["identities"], f"{what}.identities") if "identities" in fields else ()
+        if not keys and not whom:
+            raise self._wrong(node, f"{what} names nobody who may sign", f"give {' or '.join(_SIGNERS)}")
+        if len(keys) > MOST_ITEMS or len(whom) > MOST_ITEMS:
+            raise self._wrong(node, f"{what} has more than {MOST_ITEMS} keys or identities", "leave some out")
+        paths = tuple(dict.fromkeys(self._path(one, f"an entry of {what}.keys") for one in keys))
+        return paths, tuple(dict.fromkeys(self._identity(one, f"an entry of {what}.identities") for one in whom))
+
+    def _identity(self, node: Node, what: str) -> Identity:
+        fields = self._fields(node, what, _IDENTITY)
+        for key in _IDENTITY:
+            if key not in fields:
+                raise self._wrong(node, f"{what} has no {key}", f"write {key}: …")
+        subject, issuer = (self._text_of(fields[key], f"{what}.{key}") for key in _IDENTITY)
+        if "*" in issuer:
+            raise self._wrong(fields["issuer"], f"{what}.issuer is no glob", "write the issuer's whole URL")
+        return Identity(subject, issuer)
 
     def _writes(self, node: Node, what: str) -> Writes:
         fields = self._fields(node, what, _WRITES)

@@ -24,7 +24,8 @@ class Change:
     labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, if a template prints them
     build: Build = Build()  # of the new image
     promoted_from: str = ""  # namespace/name of the Application that had the new version
-    # For the text of a request. Two changes that differ in nothing else are one.
+    # For texts about it. Two changes that differ in nothing else are one.
+    proof: str = field(default="", compare=False)  # what was proved about the new version
     why: str = field(default="", compare=False)
     file: str = field(default="", compare=False)
 

@@ -71,7 +71,8 @@ def commit_message(
     ]
     names = [f"{app.namespace}/{app.name}" for app in apps]
     sources = [change.promoted_from for app in apps for change in app.changes if change.promoted_from]
-    own = (("Image", images), ("Application", names), ("Promoted-From", sources))
+    proofs = [f"{change.image.name} {change.proof}" for app in apps for change in app.changes if change.proof]
+    own = (("Image", images), ("Application", names), ("Promoted-From", sources), ("Proof", proofs))
     last = trailer_lines((*(one for key, values in own for one in _repeated(key, values)), *trailers))
     text = tidy(message.text) or EMPTY
     if lines:

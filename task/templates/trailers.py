@@ -55,11 +55,17 @@ def commit_references(
     return [(REFERENCE + name, value) for name, value in values.items() if value.strip()]
 
 
-def trailer_of(message: str, key: str) -> str:
-    """Return the value of the first trailer with this key at the end of a commit message, or ""."""
+def trailer_of(message: str, key: str, about: str = "") -> str:
+    """Return the value of the first trailer with this key at the end of a commit message, or "".
+
+    With `about`, of those whose value begins with that word, and without it.
+    """
     last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
     values = (line.partition(":")[2] for line in last.split("\n") if line.lower().startswith(f"{key.lower()}:"))
-    return one_line(next(values, ""))
+    words = (one.strip() for one in values)
+    return one_line(
+        next((one.removeprefix(about).strip() for one in words if one.startswith(f"{about} ".lstrip())), "")
+    )
 
 
 def build_trailers(

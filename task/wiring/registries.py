@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from threading import Lock
+from functools import cache, partial
 
 from task.argocd.cluster_secrets import ClusterSecrets
-from task.errors import Malformed, RegistryError, TaskError, UsageError
+from task.errors import Malformed, RegistryError, UsageError
+from task.files import read_text
 from task.git.credentials import certificates
-from task.model import KeySecret, Question
+from task.model import Demand, Identity, KeySecret, Question
 from task.output.log import Log
 from task.registry.api import LIMITS
 from task.registry.client import Registry, Ways, read_registries_conf
 from task.registry.config_files import password_of
 from task.registry.docker_config import hosts_of
-from task.registry.keyless import Keyless
 from task.registry.logins import Allowed, Logins, RegistryLoginOptions
-from task.registry.signatures import Check, Signatures
-from task.settings import Settings
+from task.registry.signatures import Asked, Check
+from task.repository_config.config import PATH
+from task.settings import Settings, VerifyOptions
+from task.threads import once
 
 
 def registry_of(
@@ -63,77 +65,83 @@ def registry_of(
     return found
 
 
-def signatures_of(settings: Settings, registry: Registry, log: Log) -> Signatures:
-    """Return a check of signatures, as the settings require. Raises `UsageError` for text that is not a key."""
-    given = settings.verify
-    check: Check
-    if given.verify:
-        # Imported late: cryptography costs every pod 40 ms of processor time, and few runs verify signatures with keys.
-        from task.registry.public_keys import keys_of_file  # noqa: PLC0415
+class Wanted:
+    """What must be proved about an image: for the command line, for its ImageUpdater, and for the repository's config.
 
-        check = keys_of_file(given.verify)
-    else:
-        check = Keyless(given.verify_identity, given.verify_issuer, lambda line: log("debug", line))
-    return Signatures(registry, check, given.verify_timeout, lambda line: log("info", line))
-
-
-class KeysOfResources:
-    """Checks signatures with the keys that ImageUpdaters name. Safe to use from several threads."""
+    Safe to use from several threads. Raises `UsageError` at once for options that cannot work.
+    """
 
     def __init__(
-        self,
-        registry: Callable[[], Registry],
-        secrets: Callable[[], ClusterSecrets] | None,
-        timeout: float,
-        log: Log,
+        self, given: VerifyOptions, secrets: Callable[[], ClusterSecrets | None], log: Callable[[str], None]
     ) -> None:
         """`secrets`: those of the cluster, or None if they cannot be read."""
-        self._registry, self._secrets, self._timeout, self._log = registry, secrets, timeout, log
-        self._lock = Lock()
-        self._opened: dict[KeySecret, Signatures | TaskError] = {}
+        self._secrets = once(secrets)
+        self._keyless = once(lambda: _keyless(given.trust_root, log))
+        self._of_secret, self._of_demand = cache(self._by_secret), cache(self._by_demand)
+        if given.trust_root:
+            try:
+                read_text(given.trust_root)
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is not text"
+                message = f"--trust-root: cannot read {given.trust_root!r}: {why}"
+                raise UsageError(message, hint="name the file with the trusted root") from error
+        self._given: tuple[Asked, ...] = ()
+        if given.verify:
+            self._given = (Asked([_keys(given.verify)]),)
+        elif given.verify_identity:
+            who = (Identity(given.verify_identity, given.verify_issuer),)
+            self._given = (Asked([self._keyless()(who, exact=True)]),)
 
-    def __call__(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """As `Signatures`, each by the key that the question names."""
-        by_key: dict[KeySecret, list[Question]] = {}
-        for question in questions:
-            if question.signed_by:
-                by_key.setdefault(question.signed_by, []).append(question)
-        answers: dict[Question, str | TaskError] = {}
-        for key, members in by_key.items():
-            signatures = self._of(key)
-            if isinstance(signatures, TaskError):
-                answers |= dict.fromkeys(members, signatures)
-                continue
-            for question, why in signatures(members).items():
-                told = isinstance(why, TaskError) or not why
-                answers[question] = why if told else f"{why}; imagesVerification wants the key of secret {key}"
-        return answers
+    def __call__(self, question: Question) -> Sequence[Asked]:
+        """Return what is asked about an image. Raises `TaskError` if a key cannot be had."""
+        of_resource = [self._of_secret(question.signed_by)] if question.signed_by else []
+        return (*self._given, *of_resource, *map(self._of_demand, question.demands))
 
-    def _of(self, key: KeySecret) -> Signatures | TaskError:
-        with self._lock:
-            if key not in self._opened:
-                try:
-                    self._opened[key] = self._open(key)
-                except TaskError as error:
-                    self._opened[key] = error
-            return self._opened[key]
-
-    def _open(self, key: KeySecret) -> Signatures:
-        # Imported late, as above.
-        from task.registry.public_keys import PublicKeys, keys_in  # noqa: PLC0415
-
-        if self._secrets is None:
+    def _by_secret(self, key: KeySecret) -> Asked:
+        secrets = self._secrets()
+        if secrets is None:
             raise RegistryError(
                 f"imagesVerification names the key of secret {key}, and no cluster is available",
                 hint="give the cluster that has it: --kubeconfig, or --applications cluster",
             )
-        text = self._secrets().public_key(key)
+        text = secrets.public_key(key)
         try:
-            check = PublicKeys(keys_in(text))
+            check = _keys(f"secret {key}", text)
         except Malformed as error:
             message = f"imagesVerification: secret {key}: {error.message}"
             raise RegistryError(message, hint=error.hint or "put cosign.pub into it") from None
-        return Signatures(self._registry(), check, self._timeout, lambda line: self._log("info", line))
+        return Asked([check], by=f"; imagesVerification wants the key of secret {key}")
+
+    def _by_demand(self, demand: Demand) -> Asked:
+        checks = []
+        for path, text in demand.texts:
+            try:
+                checks.append(_keys(path, text))
+            except Malformed as error:
+                message = f"{PATH}, line {demand.line}: {path}: {error.message}"
+                raise RegistryError(message, hint=error.hint or "put a public key into it") from None
+        if demand.identities:
+            checks.append(self._keyless()(demand.identities))
+        return Asked(checks, demand, f"; {PATH}, line {demand.line}, asks for it")
+
+
+def _keys(name: str, text: str | None = None) -> Check:
+    """Return a check with the keys in a text, or in the file of that name. Raises `Malformed` and `UsageError`."""
+    # Imported late: cryptography costs every pod 40 ms of processor time, and few runs verify signatures with keys.
+    from task.registry.public_keys import PublicKeys, keys_in, keys_of_file  # noqa: PLC0415
+
+    return keys_of_file(name) if text is None else PublicKeys(keys_in(text), name)
+
+
+def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check]:
+    """Return what makes a check of identities. Raises `UsageError` if the package for that is missing."""
+    try:
+        # Imported late: the package is an extra, it takes 230 ms, and few need it.
+        from task.registry.keyless import Keyless, Sigstore  # noqa: PLC0415
+    except ImportError:
+        hint = "install argocd-image-update[sigstore], or ask for signatures by a key"
+        raise UsageError("signatures without keys need the package sigstore", hint=hint) from None
+    return partial(Keyless, Sigstore(log, trust_root))
 
 
 def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptions | None:

@@ -15,15 +15,17 @@ from task.after.waiting import descent
 from task.annotations.subscription import Scope
 from task.applications import is_project
 from task.applications.work_tree import locate as find
+from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.signed_revisions import keys_wanted
 from task.deciding.job import Followed, Landed
 from task.errors import TaskError, UsageError
 from task.forges.opened import RepositoryDeployments, RequestComments
 from task.git.ancestry import Lineage
 from task.landing.ports import Forge, LiveApplications, Repository, World
-from task.model import Answer, Application, Found, Image, Question, Subscription, Tracker
+from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
 from task.output.log import Log
 from task.registry.client import Registry
+from task.registry.signatures import Prover
 from task.settings import RegistryOptions, Settings
 from task.threads import once
 from task.urls import normal_url, without_login
@@ -32,7 +34,7 @@ from task.wiring.argo import Argo, names_server, sources
 from task.wiring.forges import ForgeClients
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
-from task.wiring.registries import KeysOfResources, registry_of, signatures_of
+from task.wiring.registries import Wanted, registry_of
 
 # The keys with which GitHub signs the commits of its API: the current one, and the one before 2024.
 OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
@@ -64,7 +66,6 @@ class RealWorld(World):
             self._registry()  # fail at once if something given is wrong
         self._lineage = once(lambda: self._opened.enter_context(closing(Lineage(self._git.git()))))
         self._lineage_lock = threading.Lock()
-        self._keys = once(self._open_keys)
         if settings.forge.forge or settings.forge.forge_token_file:
             self._forges()  # fail at once if something given is wrong
         by_api = settings.commit.commit_through == "github"
@@ -77,7 +78,10 @@ class RealWorld(World):
         )
         self._follow = once(self._open_follow)
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
-        self.signatures = signatures_of(settings, self._registry(), log) if settings.verify.wanted else None
+        self.always_prove = settings.verify.wanted
+        wait = settings.verify.verify_timeout
+        wanted = Wanted(settings.verify, self._key_secrets, lambda line: log("debug", line))
+        self._prover = Prover(self._registry, wanted, wait, lambda line: log("info", line))
 
     def _argo_if_needed(self) -> Argo | None:
         settings = self._settings
@@ -160,14 +164,13 @@ class RealWorld(World):
         secrets = only_cluster.secrets if only_cluster else None
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
 
-    def by_keys(self, questions: Collection[Question]) -> Mapping[Question, str | TaskError]:
-        """Check the signatures that each Application's ImageUpdater requires. Map each question to why it fails."""
-        return self._keys()(questions)
+    def prove(self, questions: Collection[Question]) -> Mapping[Question, Proof | Verdict | TaskError]:
+        """Return what is proved about images, a refusal if that is not what is required, or an error."""
+        return self._prover(questions)
 
-    def _open_keys(self) -> KeysOfResources:
+    def _key_secrets(self) -> ClusterSecrets | None:
         asked = self._argo or Argo(self._settings, self._environ, self._log, self._opened)
-        secrets = asked.secrets if asked.kind == "cluster" or asked.cluster_at_hand() else None
-        return KeysOfResources(self._registry, secrets, self._settings.verify.verify_timeout, self._log)
+        return asked.secrets() if asked.kind == "cluster" or asked.cluster_at_hand() else None
 
     def forge(self, repo: str) -> Forge:
         """Return the pull requests of a repository."""

@@ -1,6 +1,6 @@
 """`--on-failure rollback`: what a run puts back once its rollout has failed, and what it leaves as others made it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 import yaml
@@ -11,8 +11,9 @@ from runs import KUSTOMIZATION, WEB, application, target
 
 from task.after.undo import LONGEST
 from task.deciding.job import Failure, Followed, Job, Landed, Terms
+from task.errors import TaskError
 from task.image import parse_image
-from task.model import Build, Changeset, Landing, Problem, Report
+from task.model import Answer, Build, Changeset, Landing, Problem, Proof, Question, Report, Verdict
 
 STATE = ".image-update/apps/a/argocd_a.state"
 CAUSE = "degraded: Deployment web: exceeded its progress deadline"
@@ -225,3 +226,24 @@ def test_a_rollback_never_overwrites_a_newer_build(builds: list[tuple[int, bool,
         else:
             newest = max([newest, *landed, *([number] if wrote else [])])
             assert scene.value == (f"b{newest}" if newest else "1.0.0")
+
+
+def test_what_goes_back_is_written_even_if_nothing_proves_it() -> None:
+    """What the repository's config asks for is a warning then. Nothing else is written without its proof."""
+    scene = story("semver")
+    config = "version: 1\nsignatures: {keys: [ci.pub]}\n"
+    scene.branch.commit({".image-update/config": config, "ci.pub": "a key"})
+    scene.answer = Answer(digest=f"sha256:{'a' * 64}")
+    good: list[str] = []
+
+    def prove(questions: Collection[Question]) -> dict[Question, Proof | Verdict | TaskError]:
+        no = Verdict("refuse", "signature", "the registry has no signature")
+        return {one: Proof("signature", "ci.pub") if one.image.tag in good else no for one in questions}
+
+    scene.prove = prove
+    assert scene.event("1.1.0") == ("refuse", "signature")
+    good.append("1.1.0")
+    report = waited(failing(scene), "1.1.0")
+    assert [one.proof for one in report.decisions] == [Proof("signature", "ci.pub")]
+    assert (scene.value, [one.proof for one in report.undone]) == ("1.0.0", [None])
+    assert [message for severity, message in notes(report) if "not proved" in message and severity == "warning"]

@@ -6,6 +6,7 @@ Compared with the signatures of cosign 3.1.3 on 2026-11-22. `make test-real` run
 import base64
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from fakes.oci_images import CONFIGS, OCI, TYPES, Content, digest_of, whole
 from support import needs
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
+ENVELOPE = "application/vnd.dsse.envelope.v1+json"
+STATEMENT = "application/vnd.in-toto+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 ARTIFACT = "application/vnd.dev.cosign.artifact.sig.v1+json"
 SIGN = "https://sigstore.dev/cosign/sign/v1"
@@ -53,9 +56,9 @@ def keys(folder: Path, kind: str = "p256", name: str = "cosign") -> Keys:
     return Keys(private, public, kind)
 
 
-def tag_of(digest: str) -> str:
-    """Return the tag under which cosign stores the signatures of an image."""
-    return f"{digest.replace(':', '-')}.sig"
+def tag_of(digest: str, ending: str = "sig") -> str:
+    """Return the tag under which cosign stores the signatures of an image, or its attestations."""
+    return f"{digest.replace(':', '-')}.{ending}"
 
 
 def payload(digest: str, kind: str = "cosign container image signature") -> bytes:
@@ -99,6 +102,30 @@ def bundle(by: Keys, subject: Content, digest: str = "", predicate: str = SIGN, 
     return _manifest([(blob, {"mediaType": BUNDLE, "digest": digest_of(blob), "size": len(blob)})], BUNDLE, subject)
 
 
+def referrer(blob: bytes, subject: Content, predicate: str = "") -> Content:
+    """Return a bundle that refers to an image, with the annotation that says which statement it has."""
+    described = {"mediaType": BUNDLE, "digest": digest_of(blob), "size": len(blob)}
+    said = {"dev.sigstore.bundle.content": "dsse-envelope", "dev.sigstore.bundle.predicateType": predicate}
+    return _manifest([(blob, described)], BUNDLE, subject, said if predicate else {})
+
+
+def attestations(*parts: tuple[bytes, dict[str, str]]) -> Content:
+    """Return the manifest of envelopes, each with the annotations of its layer, as cosign 2 and Chains store them."""
+    named = [
+        (blob, {"mediaType": ENVELOPE, "digest": digest_of(blob), "size": len(blob), "annotations": notes})
+        for blob, notes in parts
+    ]
+    return _manifest(named, ARTIFACT, None)
+
+
+def envelope(by: Keys, statement: bytes, kind: str = STATEMENT) -> bytes:
+    """Return a signed statement in a bare envelope."""
+    signed = by.sign(b"DSSEv1 %d %s %d %s" % (len(kind), kind.encode(), len(statement), statement))
+    entry = {"keyid": "", "sig": base64.b64encode(signed).decode()}
+    body = {"payloadType": kind, "payload": base64.b64encode(statement).decode(), "signatures": [entry]}
+    return json.dumps(body).encode()
+
+
 def fallback(*referring: Content) -> Content:
     """Return the index of what refers to an image, for a registry without an API for it."""
     entries = [
@@ -112,7 +139,7 @@ def fallback(*referring: Content) -> Content:
     )
 
 
-def _manifest(parts: Any, artifact: str, subject: Content | None) -> Content:
+def _manifest(parts: Any, artifact: str, subject: Content | None, notes: Mapping[str, str] = {}) -> Content:
     config = b"{}"
     body: dict[str, Any] = {
         "schemaVersion": 2,
@@ -122,7 +149,7 @@ def _manifest(parts: Any, artifact: str, subject: Content | None) -> Content:
     }
     if subject:
         about = {"mediaType": TYPES[OCI][0], "digest": subject.digest, "size": subject.size}
-        body |= {"artifactType": artifact, "subject": about}
+        body |= {"artifactType": artifact, "subject": about, "annotations": dict(notes)}
     return whole(body, TYPES[OCI][0], {digest_of(config): config} | {digest_of(blob): blob for blob, _ in parts})
 
 

@@ -210,7 +210,8 @@ class _Handler(BaseHTTPRequestHandler):
         for own, (media_type, body) in self.server.manifests.items():
             data = json.loads(body)
             if (data.get("subject") or {}).get("digest") == digest:
-                found.append({"mediaType": media_type, "digest": own, "artifactType": data.get("artifactType", "")})
+                one = {"mediaType": media_type, "digest": own, "artifactType": data.get("artifactType", "")}
+                found.append({**one, "annotations": data.get("annotations") or {}})
         index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": found}
         return 200, {"Content-Type": "application/vnd.oci.image.index.v1+json"}, json.dumps(index).encode()
 

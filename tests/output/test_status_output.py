@@ -85,7 +85,7 @@ def test_the_whole_of_an_image_in_json() -> None:
     assert found["pull_request"] == request
     assert found["would"] == {"verdict": "defer", "rule": "held", "because": "it is held"}
     build = {"tag": "1.0.0", "digest": DIGEST, "commit": "c" * 40, "at": NOW, "by": "CI", "url": COMMIT}
-    assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7"}]
+    assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7", "proof": None}]
 
 
 def test_every_fact_is_in_the_text_and_on_the_page() -> None:

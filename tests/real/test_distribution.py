@@ -3,10 +3,12 @@
 The signatures are those of a real cosign 3, in both of its formats, by a key and without a transparency log.
 """
 
+import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -14,7 +16,7 @@ from fakes.oci_images import image, push
 from real.programs import installed
 from real_servers import free_port, started
 from runs import application, manifest
-from support import Result, bare_repo, image_update, show
+from support import Result, bare_repo, commit, image_update, show
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("distribution")]
 TARGET = "apps/a/kustomization.yaml"
@@ -50,6 +52,14 @@ class Cosign:
         how = ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"] if old else []
         how = how or ["--signing-config", "nobody.json"]
         self._ran("sign", "--key", "cosign.key", *how, "--allow-http-registry", "--yes", image)
+
+    def attest(self, image: str, predicate: Mapping[str, Any], *, old: bool) -> None:
+        """Put a statement of provenance beside an image."""
+        (self.folder / "predicate.json").write_text(json.dumps(predicate))
+        how = ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"] if old else []
+        how = how or ["--signing-config", "nobody.json"]
+        kind = ["--type", "slsaprovenance02" if old else "slsaprovenance1", "--predicate", "predicate.json"]
+        self._ran("attest", "--key", "cosign.key", *kind, *how, "--allow-http-registry", "--yes", image)
 
     def _ran(self, *argv: str) -> None:
         env = {**os.environ, "COSIGN_PASSWORD": ""}
@@ -121,4 +131,34 @@ def test_what_cosign_signed(registry: str, tmp_path: Path, old: bool) -> None:
     assert verdict(scene.call(*given, other.public)) == "refuse"
     result = scene.call(*given, pair.public)
     assert (result.code, verdict(result)) == (0, "update"), result.stderr
+    assert content.digest in scene.text()
+
+
+REPOSITORY, REF = "https://github.com/acme/web", "refs/heads/main"
+WORKFLOW = {"ref": REF, "repository": REPOSITORY, "path": "release.yml"}
+SOURCE = {"uri": f"git+{REPOSITORY}@{REF}", "digest": {"sha1": "c" * 40}, "entryPoint": "release.yml"}
+PREDICATES: Mapping[bool, Mapping[str, Any]] = {
+    True: {"builder": {"id": "x"}, "buildType": "x", "invocation": {"configSource": SOURCE}},
+    False: {
+        "buildDefinition": {"buildType": "x", "externalParameters": {"workflow": WORKFLOW}, "resolvedDependencies": []},
+        "runDetails": {"builder": {"id": "x"}},
+    },
+}
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["a bundle", "as cosign 2"])
+def test_what_cosign_attested(registry: str, tmp_path: Path, old: bool) -> None:
+    named, content = f"{registry}/acme/{'attested2' if old else 'attested3'}", image(seed=f"attested {old}")
+    push(f"http://{registry}", named.partition("/")[2], "1.1.0", content)
+    pair, scene = Cosign(tmp_path), Scene(tmp_path, named)
+    wanted = f"provenance: {{keys: [ci.pub], sourceRepository: {REPOSITORY}, ref: {REF}, workflow: release.yml}}"
+    commit(scene.repo, {".image-update/config": f"version: 1\n{wanted}\n", "ci.pub": pair.public.read_text()})
+    given = ("run", "--image", f"{named}:1.1.0")
+    assert scene.call(*given).json["decisions"][0]["rule"] == "provenance"
+    pair.sign(f"{named}@{content.digest}", old=old)
+    assert scene.call(*given).json["decisions"][0]["rule"] == "provenance"
+    pair.attest(f"{named}@{content.digest}", PREDICATES[old], old=old)
+    result = scene.call(*given)
+    assert (result.code, verdict(result)) == (0, "update"), result.stderr
+    assert result.json["decisions"][0]["proof"]["kind"] == ("slsa-v0.2" if old else "slsa-v1")
     assert content.digest in scene.text()

@@ -1,13 +1,9 @@
 """Signatures as cosign stores them: found in both places, checked with real keys, bound to the digest."""
 
-import json
-import sys
 import threading
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fakes import cosign
@@ -17,13 +13,11 @@ from fakes.registry_api import RegistryApi, registry_api
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError, TaskError, UsageError
 from task.http import Limits
 from task.image import parse_image
-from task.model import Question
+from task.model import Proof, Question
 from task.registry.client import Registry, Ways
-from task.registry.keyless import Keyless
 from task.registry.logins import Logins
 from task.registry.public_keys import PublicKeys, keys_of_file
-from task.registry.signature import Signed
-from task.registry.signatures import Check, Signatures
+from task.registry.signatures import Asked, Check, Prover
 
 pytestmark = pytest.mark.measured
 
@@ -54,7 +48,10 @@ def question(server: RegistryApi, digest: str = IMAGE.digest) -> Question:
 def asked(server: RegistryApi, check: Check, timeout: float = 0.0) -> str | TaskError:
     about = question(server)
     registry = Registry(Logins({}), Ways(limits=Limits(silence=2.0, tries=1)))
-    return Signatures(registry, check, timeout)([about])[about]
+    answer = Prover(lambda: registry, lambda _: [Asked([check])], timeout)([about])[about]
+    if isinstance(answer, Proof):
+        return ""
+    return answer if isinstance(answer, TaskError) else answer.because
 
 
 def by(keys: cosign.Keys) -> PublicKeys:
@@ -214,7 +211,8 @@ def test_every_image_is_waited_for_once(
 ) -> None:
     monkeypatch.setattr("task.registry.signatures._PAUSES", (0.05,))
     about, lines = question(server), list[str]()
-    asking = Signatures(Registry(Logins({})), by(pair), 0.2, lines.append)
+    registry = Registry(Logins({}))
+    asking = Prover(lambda: registry, lambda _: [Asked([by(pair)])], 0.2, lines.append)
     first = asking([about])
     many = len(server.seen)
     assert asking([about]) == first
@@ -240,135 +238,3 @@ def test_what_is_no_key(tmp_path: Path, content: bytes | None, words: str) -> No
         keys_of_file(str(path))
     assert refused.value.hint
     assert "AAAA" not in str(refused.value)
-
-
-# Without keys. The package is an extra: here its place is taken by what it looks like from outside.
-
-
-class Error(Exception):
-    pass
-
-
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sigstore.verify", None)
-    with pytest.raises(UsageError, match="package sigstore") as refused:
-        Keyless("me@example.com", "https://issuer.example", print)
-    assert "argocd-image-update[sigstore]" in refused.value.hint
-
-
-class Package:
-    """Believes whatever names the identity and the issuer that the bundle claims."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, claims: tuple[str, str]) -> None:
-        self.claims, self.down, self.seen = claims, False, list[Any]()
-        modules = {
-            name: types.ModuleType(name)
-            for name in ("sigstore", "sigstore.verify", "sigstore.errors", "sigstore.models")
-        }
-        verify: Any = modules["sigstore.verify"]
-        verify.policy = types.SimpleNamespace(Identity=lambda *, identity, issuer: (identity, issuer))
-        verify.Verifier = types.SimpleNamespace(production=self.production)
-        errors: Any = modules["sigstore.errors"]
-        errors.Error = Error
-        models: Any = modules["sigstore.models"]
-        models.Bundle = types.SimpleNamespace(from_json=lambda raw: raw)
-        for name, module in modules.items():
-            patch.setitem(sys.modules, name, module)
-
-    def production(self) -> "Package":
-        if self.down:
-            raise Error("no roots")
-        return self
-
-    def verify_dsse(self, bundle: bytes, policy: tuple[str, str]) -> None:
-        self.seen.append(bundle)
-        if policy != self.claims:
-            raise Error("Certificate's SANs do not match")
-
-    def verify_artifact(self, content: bytes, bundle: str, policy: tuple[str, str]) -> None:
-        self.verify_dsse(bundle.encode() + content, policy)
-
-
-WHO = ("https://github.com/acme/api/.github/workflows/build.yaml@refs/heads/main", "https://token.example")
-
-
-@pytest.mark.parametrize(
-    ("claims", "why"),
-    [(WHO, ""), ((WHO[0], "https://evil.example"), "not by"), (("me@example.com", WHO[1]), "not by")],
-)
-def test_identity_and_issuer_must_match(
-    server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch, claims: tuple[str, str], why: str
-) -> None:
-    package = Package(monkeypatch, claims)
-    put(server, cosign.bundle(pair, IMAGE), "referring")
-    answer = asked(server, Keyless(*WHO, print))
-    assert answer == "" if not why else why in str(answer)
-    assert len(package.seen) == 1
-
-
-def test_without_keys_the_digest_is_bound_as_well(
-    server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = Package(monkeypatch, WHO)
-    put(server, a_bundle_of_another_image(pair), "referring")
-    assert "for another image" in str(asked(server, Keyless(*WHO, print)))
-    put(server, cosign.signed(pair, IMAGE.digest))
-    assert "by a key" in str(asked(server, Keyless(*WHO, print)))
-    assert package.seen == []
-
-
-def test_roots_that_cannot_be_had_are_an_error(
-    server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Package(monkeypatch, WHO).down = True
-    put(server, cosign.bundle(pair, IMAGE), "referring")
-    assert isinstance(asked(server, Keyless(*WHO, print)), RegistryDownError)
-
-
-def logged_payload() -> Signed:
-    certificate = "-----BEGIN CERTIFICATE-----\nAAAA\nBBBB\n-----END CERTIFICATE-----\n"
-    return Signed("payload", b"content", (b"signature",), (IMAGE.digest,), certificate=certificate, log_index=7)
-
-
-ENTRY = {
-    "uuid": {
-        "body": "eyJraW5kIjoiaGFzaGVkcmVrb3JkIiwiYXBpVmVyc2lvbiI6IjAuMC4xIn0=",
-        "integratedTime": 1700000000,
-        "logID": "c0ff",
-        "logIndex": 7,
-        "verification": {
-            "inclusionProof": {"checkpoint": "c", "hashes": ["00"], "logIndex": 3, "rootHash": "ff", "treeSize": 9},
-            "signedEntryTimestamp": "c2V0",
-        },
-    }
-}
-
-
-@pytest.mark.parametrize(
-    ("status", "entry", "why"),
-    [
-        (200, ENTRY, ""),
-        (404, {}, "not in the transparency log"),
-        (200, [], "not in the transparency log"),
-        (200, {"uuid": {"body": "e30="}}, "cannot be read"),
-    ],
-)
-def test_the_log_is_asked_for_the_proof_of_a_payload(
-    server: RegistryApi, monkeypatch: pytest.MonkeyPatch, status: int, entry: Any, why: str
-) -> None:
-    package = Package(monkeypatch, WHO)
-    server.faults["logIndex=7"] = lambda _: (status, {}, json.dumps(entry).encode())
-    answer = Keyless(*WHO, print, server.url).objection(logged_payload())
-    assert why in answer if why else answer == ""
-    if not why:
-        bundle = json.loads(package.seen[0].removesuffix(b"content"))
-        assert bundle["verificationMaterial"]["certificate"] == {"rawBytes": "AAAABBBB"}
-        assert bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]["hashes"] == ["AA=="]
-
-
-def test_a_log_that_is_down_is_an_error(server: RegistryApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    Package(monkeypatch, WHO)
-    server.faults["logIndex=7"] = lambda _: (400, {}, b"")
-    monkeypatch.setattr("task.http.Http.ask", lambda *_, **__: types.SimpleNamespace(status=503))
-    with pytest.raises(RegistryDownError):
-        Keyless(*WHO, print, server.url).objection(logged_payload())

@@ -108,6 +108,7 @@ def test_a_bundle() -> None:
         b"{}",
         b"[]",
         bundle({**STATEMENT, "predicateType": "https://slsa.dev/provenance/v1"}),
+        bundle({**STATEMENT, "predicateType": "https://slsa.dev/provenance/v1", "_type": "https://in-toto.io/Link/v1"}),
         bundle(STATEMENT, payloadType="text/plain"),
         bundle(STATEMENT, payload="!"),
         bundle(STATEMENT, payload=None),
