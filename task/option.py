@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from task.errors import UsageError
 from task.secret import Secret
 from task.text import is_address, is_name
 
+T = TypeVar("T")
+OPTION = "option"  # the key of a field's metadata that has it
 ENV_PREFIX = "IMAGE_UPDATE_"
 PARAMETER_PREFIX = "IMAGE_UPDATE_PARAMETER_"  # prefix of the variables in which a host passes parameters
 RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # prefix of the lines in a dotenv file that one job passes to the next
@@ -187,6 +189,10 @@ class Option:
     brief: tuple[str, str] = ("", "")  # its values and its text in --help, if --help-all says more
     old_name: bool = False  # whether no help names it, and no variable gives it
     required: bool = False
+
+    def field(self, *, default: T) -> T:
+        """Return the field of a record. To the type checker, it is the default."""
+        return field(default=default, metadata={OPTION: self})
 
 
 def variable_of(flag: str) -> str:

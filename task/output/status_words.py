@@ -13,6 +13,7 @@ from task.policy.order import version_of
 from task.policy.remember import hold_text
 from task.policy.strategies import rules_of
 from task.text import counted, without_logins
+from task.timestamps import readable
 from task.urls import without_login
 
 # The fact that says most about each state, in the order in which people need them.
@@ -91,8 +92,8 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         held = without_logins(hold_text(one.hold)).removeprefix("held").lstrip(": ")
         yield "hold", f"{held}{SCOPES[one.scope]}"
     if one.deferred:
-        since = f" since {one.deferred_at}" if one.deferred_at else ""
-        yield "waits", f"{_version(one.deferred.tag, one.deferred.digest)} is deferred{since}"
+        since = f", since {readable(one.deferred_at)}" if one.deferred_at else ""
+        yield "waits", f"{_version(one.deferred.tag, one.deferred.digest)}{since}"
     if one.request:
         where = f"in {one.request.url}" if one.request.url else f"on the branch {one.request.head}"
         yield "request", f"{one.request.tag} {where}"

@@ -93,7 +93,7 @@ def test_every_fact_is_in_the_text_and_on_the_page() -> None:
         row(), problems=(Problem(application="argocd/a", rule="target", message="it is broken", hint="correct it"),)
     )
     rules_and_versions = ("newest-build", "1.0.0@sha256:aaaaaaaaaaaa…", "1.1.0", "cccccccccccc", "by CI")
-    sentences = ("by jane since", "1.1.0 is deferred since", "held: it is held")
+    sentences = ("by jane since", "1.1.0, since", "held: it is held")
     for words in (*rules_and_versions, *sentences, "1 held, 1 error"):
         assert words in plain(found)
         assert words in page(found)
