@@ -184,7 +184,7 @@ def test_what_no_application_takes_is_a_warning(tmp_path: Path, api: KubernetesA
     api.add(APPLICATIONS, app("web", repo), app("far", repo, namespace="team", image_list="x=quay.io/acme/far"))
     result = run(image="ghcr.io/acme/wbe:1.0.0")
     assert (result.code, result.json["counts"]["applications"]) == (0, 2)
-    assert "no Application tracks ghcr.io/acme/wbe; did you mean ghcr.io/acme/web?" in result.stderr
+    assert "no Application tracks ghcr.io/acme/wbe\n  fix: did you mean ghcr.io/acme/web?" in result.stderr
     assert not [one for one in api.requests() if one.startswith("get applications")]
     assert run("--require-match", image="ghcr.io/acme/far:1.0.0").code == 5
 
@@ -210,7 +210,7 @@ def test_a_name_that_no_application_of_the_cluster_has(tmp_path: Path, api: Kube
     assert (known.code, [one["rule"] for one in known.json["errors"]]) == (0, ["untracked"])
     unknown = run("--application", "wbe")
     assert unknown.code == 3
-    assert "no Application is called 'wbe'; did you mean web?" in unknown.stderr
+    assert "no Application is called 'wbe'\n  fix: did you mean web?" in unknown.stderr
 
 
 def test_an_image_updater_configures_what_it_references(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
@@ -771,7 +771,7 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "empty")
     assert (result.code, f"the kubeconfig '{tmp_path}/empty' has no context" in result.stderr) == (2, True)
     result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "empty", "--kube-context", "a")
-    assert "the kubeconfig has no context 'a'; it has none at all: name another with --kubeconfig" in result.stderr
+    assert "the kubeconfig has no context 'a'\n  fix: it has none: name another file with --kubeconfig" in result.stderr
 
 
 def test_events_without_a_cluster_are_a_warning(tmp_path: Path) -> None:

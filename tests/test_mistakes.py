@@ -121,9 +121,9 @@ def test_an_image_that_nobody_tracks_is_said_wherever_the_host_looks(tmp_path: P
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
     result = run(apps, image="ghcr.io/acme/wbe:1.1.0", env=env)
     assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
-    told = "no Application tracks ghcr.io/acme/wbe; did you mean ghcr.io/acme/web?"
-    assert f"::warning::{told}" in result.stderr
-    assert f"- warning: {told}" in summary.read_text()
+    what, fix = "no Application tracks ghcr.io/acme/wbe", "did you mean ghcr.io/acme/web?"
+    assert f"::warning::{what}%0A  fix: {fix}" in result.stderr
+    assert f"- warning: `{what}` fix: `{fix}`" in summary.read_text()
     assert messages(result) == ["no Application tracks ghcr.io/acme/wbe"]
     # one of two is enough for a warning
     both = run(apps, image="ghcr.io/acme/web:1.1.0 ghcr.io/acme/nothing-like-it:2")
@@ -161,7 +161,7 @@ def test_only_repository_that_leaves_out_everything(
     assert message in text.stderr
     assert f"no Application tracks {WEB}" not in text.stdout + text.stderr
     if command[0] == "run":
-        assert f"no Application of these repositories tracks {WEB}:1.1.0 (2 read)" in text.stdout
+        assert f"{WEB}:1.1.0: no Application of these repositories tracks it (2 read); exit code 0" in text.stdout
 
 
 def test_only_repository_that_leaves_out_some(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_name_that_no_application_has(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repo), application("api", repo))
     result = run(apps, "--application", "wbe", "--application", "api")
     assert (result.code, result.json["status"]) == (3, "failed")
-    assert "no Application is called 'wbe'; did you mean web?" in result.stderr
+    assert "no Application is called 'wbe'\n  fix: did you mean web?" in result.stderr
     assert [one["rule"] for one in result.json["errors"]] == ["source"]
     assert "newTag: 1.1.0" in show(repo, "main", target("api"))  # the other name is good
     linted = image_update("lint", "--applications", apps, "--application", "wbe")
@@ -226,7 +226,7 @@ def test_a_misspelt_variable(tmp_path: Path) -> None:
     }
     result = run(apps, env=given)
     assert result.code == 0
-    told = "the variable IMAGE_UPDATE_PULLREQUEST is not read; did you mean IMAGE_UPDATE_PULL_REQUEST?"
+    told = "the variable IMAGE_UPDATE_PULLREQUEST is not read\n  fix: did you mean IMAGE_UPDATE_PULL_REQUEST?"
     assert result.stderr.count(told) == 1
     assert messages(result) == ["the variable IMAGE_UPDATE_PULLREQUEST is not read"]
     assert "s3cret" not in result.stderr + result.stdout
@@ -409,7 +409,7 @@ def test_git_that_is_not_installed_is_no_success(tmp_path: Path) -> None:
     assert (done.code, done.json["status"]) == (2, "failed"), done.stderr
     assert [one["rule"] for one in done.json["decisions"]] == ["usage"]
     jsonschema.validate(done.json, load("report.v1"))
-    assert "git is not installed; install git" in done.stderr
+    assert "git is not installed\n  fix: install git" in done.stderr
 
 
 def test_a_file_that_registries_conf_names_is_not_a_registry_that_does_not_answer(tmp_path: Path) -> None:
