@@ -13,6 +13,7 @@ from scripts.options import table
 from scripts.typer_options import all_options, commands
 from task.annotations.keys import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS
 from task.ci.results import NAMES
+from task.cli.command_files import GROUPS
 from task.errors import Exit
 from task.git.errors import FAILURES, Meaning
 from task.model import Strategy
@@ -177,3 +178,10 @@ DESCRIBED = (
 def test_one_sentence_says_what_it_is(path: str) -> None:
     text = (ROOT / path).read_text()
     assert SENTENCE in " ".join(text.split())
+
+
+@pytest.mark.parametrize("page", sorted({page for group in GROUPS.values() for _, page in group.values()}))
+def test_the_page_that_a_help_names_is_there(page: str) -> None:
+    name, _, anchor = page.partition("#")
+    headings = re.findall(r"^#+ (.+)$", PAGES[f"docs/{name}"], re.MULTILINE)
+    assert anchor in {"", *(re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings)}

@@ -37,7 +37,7 @@ GROUPS = {
         "plan": ("--image ghcr.io/acme/web:1.5.0 --applications apps/", "deployments.md"),
         "status": ("web --applications argocd", "status.md"),
         "lint": ("apps/", "lint.md"),
-        "wait": ("web --revision 4f2a9c1d --applications argocd", "argocd.md"),
+        "wait": ("web --revision 4f2a9c1d --applications argocd", "rollouts.md#wait-for-another-commit"),
         "report": ("report.json --html report.html", "observability.md#a-page-of-a-run"),
     },
     "Try": {"demo": ("--keep", "tutorial.md")},
