@@ -134,7 +134,7 @@ class Branch:
             return Head(URL, head, one.id, shown(one.files))
         before = Snapshot(URL, head, "before", shown(one.before))
         changed = {path for path in (*one.before, *one.files) if one.before.get(path) != one.files.get(path)}
-        return Head(URL, head, one.id, shown(one.files), before=before, changed=tuple(sorted(changed)))
+        return Head(URL, head, one.id, shown(one.files), one.message, before=before, changed=tuple(sorted(changed)))
 
     def land(self, change: Changeset) -> Landing:
         self.reached("land")
@@ -143,7 +143,8 @@ class Branch:
             return landing
         head, new = change.destination.head, self._with(change)
         if head != change.destination.base:
-            return replace(landing, commit=self._move(head, new, None if change.on_top else dict(self.files)))
+            before = None if change.on_top else dict(self.files)
+            return replace(landing, commit=self._move(head, new, before, change.message))
         self.commits.append(new)
         return replace(landing, commit=self.tip)
 
@@ -179,9 +180,9 @@ class Branch:
             raise Outpaced(head)
         del self.heads[head]
 
-    def _move(self, head: str, files: Mapping[str, str], before: dict[str, str] | None) -> str:
+    def _move(self, head: str, files: Mapping[str, str], before: dict[str, str] | None, message: str = "") -> str:
         self.made += 1
-        self.heads[head] = Commit(f"{self.made:x}".rjust(40, "f"), dict(files), before)
+        self.heads[head] = Commit(f"{self.made:x}".rjust(40, "f"), dict(files), before, message)
         return self.heads[head].id
 
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - one branch
@@ -222,6 +223,7 @@ class Commit:
     id: str
     files: dict[str, str]
     before: dict[str, str] | None  # the base that our commit is on; None if it is not a commit of ours
+    message: str = ""
 
 
 def shown(files: Mapping[str, str]) -> dict[str, File]:

@@ -18,6 +18,7 @@ from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
 from task.editors.state_file import read_state, write_state
 from task.errors import NotPermittedError, TargetError, TaskError
+from task.landing.carried import carried_on, trailers_of
 from task.landing.existing_heads import ExistingHeads, Waits
 from task.landing.waiting import with_rest
 from task.model import (
@@ -71,6 +72,8 @@ class PreparedCommit:
     command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     cautions: tuple[Problem, ...] = ()
+    others: tuple[AppChanges, ...] = ()  # of them, those of Applications that this run did not read
+    unlisted: tuple[str, ...] = ()  # files that the commit changes for builds that nobody knows
     lost: tuple[str, ...] = ()  # files with builds of other Applications that waited, and that the base overtook
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
@@ -110,15 +113,18 @@ def prepare_commits(
         files, done, rest, cautions = _edit(under.files, members, terms, wording.config)
         aside = name != snapshot.branch
         files |= _changed_states(under, done, aside=aside)
-        files, lost = with_rest(under.files, files, waits.rest.get(name, {}))
+        unread, edited = waits.rest.get(name, {}), files
+        files, lost = with_rest(under.files, edited, unread)
+        others, unlisted = carried_on(waits.others.get(name, ()), unread, edited, files)
         settled += rest
         if files:
             written.add(name)
             head_commit = None  # the commit goes to the base branch itself
             if aside:
                 head_commit = heads.found[name].tip if name in heads.found else ""
-            prepared = _prepare(under, name, head_commit, files, done, wording, on_top=theirs is not None)
-            made.append(replace(prepared, cautions=tuple(cautions), lost=tuple(lost)))
+            prepared = _prepare(under, name, head_commit, files, done, wording, others, on_top=theirs is not None)
+            prepared = replace(prepared, cautions=tuple(cautions), lost=tuple(lost), unlisted=tuple(unlisted))
+            made.append(prepared)
         else:
             settled += [move.decision for move in done if not move.kept]
     refused = {one.subscription.application.key: one.judged for one in settled if one.rule == NotPermittedError.rule}
@@ -284,6 +290,7 @@ def _prepare(
     files: Files,
     done: Sequence[Move],
     wording: Wording,
+    others: Sequence[AppChanges],
     *,
     on_top: bool,
 ) -> PreparedCommit:
@@ -298,10 +305,13 @@ def _prepare(
         wording = replace(wording, command="run")
     named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
     reasons = new_holds(snapshot.files, files, done)
+    named += others
     command, plain = wording.command, wording.command in ("run", "scan", "promote")
     if back or (reasons and plain):
         command = "rollback" if back else "hold"
     changed = tuple(one for one in named if one.changes)
+    if head != snapshot.branch and not on_top:
+        wording = replace(wording, trailers=(*wording.trailers, *trailers_of(changed)))
     sentences, asked = tuple(_sentences(done, reasons)), ""
     whys = {one.hold.reason for one in done if one.hold}
     why = whys.pop() if len(whys) == 1 else ""
@@ -332,6 +342,7 @@ def _prepare(
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
         frozen=any(sub.freeze for sub in subs),
+        others=tuple(others),
     )
 
 

@@ -16,6 +16,7 @@ from task.errors import TargetError, TaskError
 from task.forges.proposal import proposes
 from task.forges.proposed_builds import build_key
 from task.git.names import OURS
+from task.landing.carried import listed
 from task.landing.gathering import Gather
 from task.landing.governed import CONFIG, with_all_keys
 from task.landing.memory import without_rollbacks
@@ -27,6 +28,7 @@ from task.policy.order import alike
 from task.policy.remember import hold_text, merged
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
+from task.templates.commit_message import AppChanges
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Waits:
     builds: tuple[Waited, ...] = ()
     rest: Mapping[str, Rest] = field(default_factory=dict)  # by head: changes that belong to no Application of this run
     problems: tuple[Problem, ...] = ()
+    others: Mapping[str, Sequence[AppChanges]] = field(default_factory=dict)  # by head: the builds of these
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class ExistingHeads:
         waited: list[Waited] = []
         problems: list[Problem] = []
         rest: dict[str, Rest] = {}
+        others: dict[str, list[AppChanges]] = {}
         for name, head in self.found.items():
             there = [(ask, found[ask.key]) for ask, move in decided if move.decision.head == name]
             if self.theirs(name):
@@ -95,6 +99,8 @@ class ExistingHeads:
             subs = [sub for ask, _ in there for sub in (ask.subscription, *ask.siblings)]
             waiting, unread = waiting_on(head, self.base, subs, terms)
             rest[name] = rest_of(head, waiting, unread, subs)
+            ours = {(sub.application.key, sub.entry.alias, sub.entry.image.identity) for sub in subs}
+            others[name] = list(listed(head.message, ours))
             pairs = pairs_of(waiting, there)
             ancestry = {**facts.ancestry, **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)}}
             again = decide_again(self.base, name, waiting, unread, there, terms, replace(facts, ancestry=ancestry))
@@ -108,7 +114,7 @@ class ExistingHeads:
             else move
             for (ask, _), move in zip(decided, found.values(), strict=True)
         ]
-        return [*moves, *kept], Waits(tuple(waited), rest, tuple(problems))
+        return [*moves, *kept], Waits(tuple(waited), rest, tuple(problems), others)
 
     def _on_theirs(
         self, head: Head, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather

@@ -70,6 +70,8 @@ def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: J
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
         now = _noted(request.forge.propose(_proposal(prepared, at, found, job, world), found), world)
     except TaskError as error:
+        if not prepared.decisions:  # only builds of other Applications are left there
+            world.log("warning", f"the request of {where.head} still has its old text: {error}")
         return replace(outcome, decisions=tuple(failed(one, error) for one in prepared.decisions), landed=())
     commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits) or (_commit(prepared, at, now),)
     return _of_request(Outcome(prepared.decisions, commits, outcome.landed), now, at, where.base)
@@ -142,6 +144,7 @@ def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job
     refused = {key: one for key, one in (refuses(found) if found else {}).items() if key not in proposed_now}
     own = prepared.templated and bool(prepared.apps)  # the author's own template, not our text
     words = [subject, text] if own and prepared.asked else [text] if own else []
+    words += [f"It changes {path} as well; this run did not read its Application." for path in prepared.unlisted]
     of_resources = [label for one in prepared.decisions for label in one.subscription.application.request_labels]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
     links = Links(wanted.source, wanted.run, compare)

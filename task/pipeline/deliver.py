@@ -6,7 +6,7 @@ are no conflicts to resolve, and a build that is no longer the newest is not wri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -184,9 +184,22 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Atte
     pages |= {name: one.found.url for name, one in heads.requests.items() if one.found and name not in pages}
     waited = [replace(one, pull_request=pages.get(one.head, "") or "") for one in plan.waits.builds]
     waited += [_lost(path, one.changeset.destination) for one in plan.commits for path in one.lost]
+    waited += [one for prepared in plan.commits for one in _carried(prepared, pages)]
     waiting = tuple(one for one in waited if one.head not in outpaced)
     done = done.plus(Outcome(waiting=waiting, cautions=plan.waits.problems))
     return Attempt(done, outpaced)
+
+
+def _carried(prepared: PreparedCommit, pages: Mapping[str, str]) -> list[Waited]:
+    """Return rows for what a commit keeps although the run did not read whose it is."""
+    head = prepared.changeset.destination.head
+    page, because = pages.get(head, "") or "", "kept as it is: this run did not read its Application"
+    found = [
+        Waited(f"{app.namespace}/{app.name}", one.alias, one.new_tag, one.new_digest, head, "waits", because, page)
+        for app in prepared.others
+        for one in app.changes
+    ]
+    return [*found, *(Waited("", "", "", "", head, "waits", f"{path}: {because}", page) for path in prepared.unlisted)]
 
 
 def _lost(path: str, where: Destination) -> Waited:

@@ -93,10 +93,35 @@ def test_two_applications_with_one_head_branch() -> None:
     scene.event("web:1.1.0", story=other)
     scene.event("web:1.2.0", "cron:1.2.0")
     assert values_in(scene.branch.heads[HEAD].files, "b") == {"web": "1.1.0"}
-    scene.event("web:1.3.0", story=other)
+    report = scene.event("web:1.3.0", story=other)
+    (row,) = [one for one in report.waiting if one.application == "argocd/a" and one.alias == "web"]
+    assert (row.tag, row.head, row.outcome) == ("1.2.0", HEAD, "waits")
+    assert sorted(told(report)) == [
+        ("cron", "1.2.0", "waits"),
+        ("web", "1.1.0", "superseded"),
+        ("web", "1.2.0", "waits"),
+    ]
+    message = scene.branch.heads[HEAD].message
+    assert all(words in message for words in ("Application: argocd/a\n", "Application: argocd/b\n", "cron:1.2.0\n"))
+    scene.by_hand("hold", "web")
+    assert "Application: argocd/b\n" in scene.branch.heads[HEAD].message  # it still waits, and so does cron
+    scene.by_hand("release", "web")
     scene.branch.merge(HEAD)
     assert values_in(scene.branch.files, "b") == {"web": "1.3.0"}
     assert scene.base == {"web": "1.2.0", "api": FIRST, "cron": "1.2.0"}
+
+
+def test_a_file_of_a_build_that_nobody_knows_is_named() -> None:
+    scene = Scene()
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    other = Story(application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}"), scene.branch)
+    scene.event("web:1.1.0", story=other)
+    scene.branch.heads[HEAD] = replace(scene.branch.heads[HEAD], message="")
+    report = scene.event("web:1.2.0")
+    (row,) = report.waiting
+    assert (row.application, row.outcome, row.because.partition(":")[0]) == ("", "waits", target("b"))
+    scene.branch.merge(HEAD)
+    assert told(scene.event("web:1.3.0")) == []
 
 
 def test_a_branch_of_somebody_else_gets_one_commit_more() -> None:

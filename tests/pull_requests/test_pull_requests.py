@@ -40,6 +40,33 @@ def test_what_an_argo_cd_proposes_stays_when_another_one_proposes_more(server: G
     assert "newTag: 1.2.0" in show(scene.repo, pull.head, target("b"))
 
 
+def test_what_is_carried_over_is_listed_and_declined(server: GitHub, tmp_path: Path) -> None:
+    """Each run reads one of two Applications with one request."""
+    scene = Scene(tmp_path, server, names=("a", "b"), group="repository")
+    apps = {
+        name: application(name, scene.url, image_list=f"{alias}={image}")
+        for name, alias, image in (("a", "web", WEB), ("b", "api", API))
+    }
+    reports = []
+    for name, image in (("a", WEB), ("b", API)):
+        scene.apps = manifest(tmp_path, apps[name])
+        reports.append(scene.event(f"{image}:1.1.0"))
+    (row,) = reports[1]["waiting"]
+    assert {key: row[key] for key in ("application", "alias", "tag", "outcome")} == {
+        "application": "argocd/a", "alias": "web", "tag": "1.1.0", "outcome": "waits",
+    }  # fmt: skip
+    (pull,) = server.open
+    assert row["pull_request"] == url_of(reports[1])
+    assert all(f"| `argocd/{name}` | `{image}` |" in pull.body for name, image in (("a", WEB), ("b", API)))
+    assert f"Image: {WEB}:1.1.0\n" in git(scene.repo, "log", "-1", "--format=%B", scene.head)
+    assert verdict(scene.event(f"{API}:1.1.0")) == ("unchanged", "same")
+    scene.call("hold", "b", "--image", "api")
+    assert (f"| `{API}` |" in pull.body, f"| `{WEB}` |" in pull.body) == (False, True)
+    scene.decline()
+    scene.apps = manifest(tmp_path, apps["a"])
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
+
+
 def test_a_resource_of_image_updater_wants_one(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server)
     scene.flags = ()

@@ -141,7 +141,7 @@ class BareRepository:
             wanted = [*places, *map(Place, changed)]
             found = self._snapshot(name, tip, wanted, [ours.parent])
             before = self._snapshot(name, ours.parent, wanted)
-            return Head(found.repo, name, tip, found.files, before=before, changed=tuple(changed))
+            return Head(found.repo, name, tip, found.files, ours.message, before=before, changed=tuple(changed))
 
         return self._with_restarts(read)
 
