@@ -239,10 +239,11 @@ def _renamed(
         return []
     alike: list[Head] = []
     for other in batch.repository.named_alike(name):
-        head = batch.repository.head_snapshot(other, [place for ask in asks for place in places(ask)]) or NO_HEAD
-        waiting, unread = waiting_on(head, base, subs, job.terms)
-        if waiting and not unread and not rest_of(head, waiting, unread, subs):
-            alike.append(head)
+        with suppress(TaskError):  # somebody's branch may have anything in it
+            head = batch.repository.head_snapshot(other, [place for ask in asks for place in places(ask)]) or NO_HEAD
+            waiting, unread = waiting_on(head, base, subs, job.terms)
+            if waiting and not unread and not rest_of(head, waiting, unread, subs):
+                alike.append(head)
     if left := [one.branch for one in alike[MOST_RENAMED:]]:
         world.log("warning", f"{name}: no request was looked for on {', '.join(left)}; close it if it is obsolete")
     renamed: list[tuple[Head, Request]] = []
