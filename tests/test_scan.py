@@ -296,7 +296,7 @@ def test_only_what_lands_in_the_repository_is_asked_about(tmp_path: Path, server
     ("more", "words"),
     [
         (["--image", "a:1"], "scan has no --image: it asks the registries"),
-        (["--sequence", "1"], "scan has no --sequence; run, plan and status have it"),
+        (["--sequence", "1"], "scan has no --sequence\n  fix: run, plan and status have it"),
         (["--registry-check", "never"], "scan cannot do without the registries"),
     ],
 )

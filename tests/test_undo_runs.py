@@ -225,5 +225,6 @@ def test_it_is_told_in_text(tmp_path: Path, server: ArgoCDServer) -> None:
     played(server, tmp_path, web=hook_fails)
     told = undoing(server, "--output", "text")
     assert told.code == 6
-    assert told.stdout.splitlines()[-1] == "failed: 1 updated, rolled back"
+    words = "1 failed rollout (argocd/web), 1 updated, rolled back; exit code 6: the developer acts"
+    assert told.stdout.splitlines()[-1].endswith(f": {words}")
     assert "\nrollback commit " in told.stdout

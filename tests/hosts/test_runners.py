@@ -391,7 +391,7 @@ def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
     root = tmp_path / "root"
     ran = as_process(github({"image": f"{WEB}:1.1.0", "allow-protocol": "file"}, apps), root)
     table = (root / "github/file_commands/step_summary_1").read_text()
-    assert "| argocd/web |" in table
+    assert "| `argocd/web` |" in table
     assert ran.results["commit"] in table
     failed = as_process(github({"image": f"{WEB}:1.1.0"}, apps), tmp_path / "other")
     assert failed.code == 3
@@ -403,5 +403,5 @@ def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
         in f"\n{strange.stderr}"
     )
     told = (tmp_path / "third/github/file_commands/step_summary_1").read_text()
-    assert told.startswith("### Image Update: nothing to do\n")
-    assert "- warning: no Application tracks ghcr.io/acme/wbe; did you mean ghcr.io/acme/web?" in told
+    assert told.startswith("### Image Update: no Application tracks it (1 read)\n")
+    assert "- warning: `no Application tracks ghcr.io/acme/wbe` fix: `did you mean ghcr.io/acme/web?`" in told

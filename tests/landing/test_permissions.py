@@ -336,7 +336,7 @@ def test_a_whole_run_on_another_branch_follows_the_default_branch_in_the_same_fe
     assert (planned.code, result.code) == (3, 3)
     assert "newTag: 1.1.0" in show(repo, "team", target("a"))
     assert "newTag: 1.0.0" in show(repo, "team", target("b"))
-    assert result.stderr.count("git fetch") <= 1, result.stderr
+    assert result.stderr.count(": fetch ") == 1, result.stderr
     listed = image_update("lint", "--applications", apps, "--allow-protocol", "file")
     assert "argocd/b may not write" in listed.stdout
     asked = (
