@@ -15,6 +15,7 @@ from task.annotations.subscription import Defaults, Scope
 from task.cli.update import MATCHES
 from task.deciding.job import Followed, Intent, Job, Landed, Terms, Wording
 from task.errors import Outpaced, TaskError
+from task.git.names import stem_of
 from task.image import parse_image
 from task.landing.waiting import merged_text
 from task.model import (
@@ -135,6 +136,9 @@ class Branch:
         before = Snapshot(URL, head, "before", shown(one.before))
         changed = {path for path in (*one.before, *one.files) if one.before.get(path) != one.files.get(path)}
         return Head(URL, head, one.id, shown(one.files), one.message, before=before, changed=tuple(sorted(changed)))
+
+    def named_alike(self, head: str) -> list[str]:
+        return [one for one in self.heads if one != head and stem_of(one) == stem_of(head) != ""]
 
     def land(self, change: Changeset) -> Landing:
         self.reached("land")

@@ -752,7 +752,7 @@ SOURCES: list[tuple[dict[str, str], bool, tuple[str, ...]]] = [
 def test_the_source_where_none_is_given(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], account: bool, found: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("task.wiring.applications.in_cluster", lambda _environ: account)
+    monkeypatch.setattr("task.wiring.argo.in_cluster", lambda _environ: account)
     settings = Settings("run")
     assert sources(settings, environ) == found
     assert sources(replace(settings, sources=SourceOptions(applications=("x.yaml",))), environ) == ("x.yaml",)

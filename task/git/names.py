@@ -5,6 +5,7 @@ Both come from Applications, so from people who need not be trusted with this ma
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ TO_WRITE = (
 )
 _HEX = frozenset("0123456789abcdef")
 _ID_LENGTHS = (40, 64)
+_HASHED = re.compile(f"{OURS}.+-[0-9a-f]{{8}}")
 _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
 
 
@@ -98,6 +100,11 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
         return url if found == bare else found
     prefix, replacement = max(fitting, key=lambda pair: len(pair[0]))
     return replacement + url[len(prefix) :]
+
+
+def stem_of(head: str) -> str:
+    """Return the name of a head branch of ours without its hash, which another base would change; else ""."""
+    return head[:-8] if _HASHED.fullmatch(head) else ""
 
 
 def memory_branch(repo: str, base: str) -> str:

@@ -19,6 +19,7 @@ from task.git.names import OURS
 from task.landing.carried import listed
 from task.landing.gathering import Gather
 from task.landing.governed import CONFIG, with_all_keys
+from task.landing.head_branch import request_head
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
 from task.landing.requests import Request, declined, is_over, requests_of
@@ -29,6 +30,9 @@ from task.policy.remember import hold_text, merged
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
 from task.templates.commit_message import AppChanges
+
+NO_HEAD = Head("", "", "", {})
+MOST_RENAMED = 5  # requests of older heads that the Git host is asked about
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class ExistingHeads:
     base: Snapshot
     found: Mapping[str, Head] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
+    # by head: the older ones for the same, from before its base was renamed, with their open requests
+    renamed: Mapping[str, Sequence[tuple[Head, Request]]] = field(default_factory=dict)
 
     def ours(self, name: str) -> Head | None:
         """Return a head branch that may be replaced: it has a commit of ours, or nothing beyond the base."""
@@ -90,7 +96,8 @@ class ExistingHeads:
         problems: list[Problem] = []
         rest: dict[str, Rest] = {}
         others: dict[str, list[AppChanges]] = {}
-        for name, head in self.found.items():
+        for name in {**self.found, **self.renamed}:
+            head = self.found.get(name, NO_HEAD)
             there = [(ask, found[ask.key]) for ask, move in decided if move.decision.head == name]
             if self.theirs(name):
                 there = self._on_theirs(head, there, terms, facts, gather)
@@ -101,6 +108,9 @@ class ExistingHeads:
             rest[name] = rest_of(head, waiting, unread, subs)
             ours = {(sub.application.key, sub.entry.alias, sub.entry.image.identity) for sub in subs}
             others[name] = list(listed(head.message, ours))
+            for old, _ in () if head.changed else self.renamed.get(name, ()):  # what waits there moves here
+                there_too = (*waiting_on(old, self.base, subs, terms)[0], *waiting)
+                waiting = list({one.subscription.identity: one for one in there_too}.values())
             pairs = pairs_of(waiting, there)
             ancestry = {**facts.ancestry, **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)}}
             again = decide_again(self.base, name, waiting, unread, there, terms, replace(facts, ancestry=ancestry))
@@ -210,4 +220,41 @@ def read_heads(
     if more:
         files = batch.repository.read_more(base, tuple(dict.fromkeys(more))).files
         base = replace(base, files={**base.files, **files})
-    return ExistingHeads(base, found, requests), moves
+    decided = list(zip(batch.asks, moves, strict=True))
+    renamed = {
+        name: _renamed(
+            name, [ask for ask, move in decided if move.decision.head == name], base, request, batch, job, world
+        )
+        for name, request in requests.items()
+        if name in wanted and (name not in found or found[name].before)
+    }
+    return ExistingHeads(base, found, requests, renamed), moves
+
+
+def _renamed(
+    name: str, asks: Sequence[Ask], base: Snapshot, request: Request, batch: Batch, job: Job, world: World
+) -> list[tuple[Head, Request]]:
+    """Return older heads of ours for the same as `name`: their base was renamed, and their open requests followed it.
+
+    The request of another base stays open, and so does that of another image with the same short name: all that waits
+    on an older head has to belong to the subscriptions of this one.
+    """
+    every = [sub for ask in asks for sub in (ask.subscription, *ask.siblings) if not sub.head_template]
+    subs = [sub for sub in every if request_head(sub, base.branch) == name]
+    if not subs or request.error or (request.found and request.found.state == "closed"):
+        return []
+    alike: list[Head] = []
+    for other in batch.repository.named_alike(name):
+        with suppress(TaskError):  # somebody's branch may have anything in it
+            head = batch.repository.head_snapshot(other, [place for ask in asks for place in places(ask)]) or NO_HEAD
+            waiting, unread = waiting_on(head, base, subs, job.terms)
+            if waiting and not unread and not rest_of(head, waiting, unread, subs):
+                alike.append(head)
+    if left := [one.branch for one in alike[MOST_RENAMED:]]:
+        world.log("warning", f"{name}: no request was looked for on {', '.join(left)}; close it if it is obsolete")
+    renamed: list[tuple[Head, Request]] = []
+    for one in alike[:MOST_RENAMED]:
+        with suppress(TaskError):  # the next run looks again
+            if (found := request.forge.find(base.branch, one.branch)) and found.state == "open":
+                renamed.append((one, Request(request.forge, found)))
+    return renamed

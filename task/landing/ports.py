@@ -53,6 +53,9 @@ class Repository(Protocol):
     def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
         """Return the files at the tip of a head branch, and all that waits there; None if there is no such branch."""
 
+    def named_alike(self, head: str) -> Sequence[str]:
+        """Return the branches of ours that came with a head branch, and whose names differ only in their hash."""
+
     def land(self, change: Changeset) -> Landing:
         """Commit and push. Raises `Outpaced` if the branch moved meanwhile."""
 

@@ -174,14 +174,22 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Atte
         except Outpaced:  # another run proposes something there by now
             outpaced.add(one.head)
     broken = any(one.verdict == "error" for one in done.decisions)
+    pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
+    earlier = {name: one.found for name, one in heads.requests.items() if one.found and name not in pages}
+    pages |= {name: one.url for name, one in earlier.items() if one.state == "open"}
+    waits = {one.head for one in plan.waits.builds if one.outcome == "waits"}
+    for name, olds in {} if broken or outpaced else heads.renamed.items():
+        for old, request in olds if name in pages or name not in waits else ():
+            because = f"its base is called {base.branch} now. {pages.get(name, 'No request')} proposes what waits"
+            with suppress(Outpaced):  # the next run looks again
+                close(Obsolete(old.branch, old.tip, because), request, batch.repository, world)
+    pages |= {name: one.url for name, one in earlier.items()}
     if plan.memory != first and not outpaced and not broken:
         with suppress(Outpaced):  # what has landed is no longer deferred; the next run finds that out as well
             tip = remembered.commit or "" if remembered else base.memory_tip
             remembered = _remember(batch, replace(base, memory=first), plan.memory, tip, plan, job) or remembered
     if remembered and not done.commits:
         done = done.plus(Outcome(commits=(remembered,)))
-    pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
-    pages |= {name: one.found.url for name, one in heads.requests.items() if one.found and name not in pages}
     waited = [replace(one, pull_request=pages.get(one.head, "") or "") for one in plan.waits.builds]
     waited += [_lost(path, one.changeset.destination) for one in plan.commits for path in one.lost]
     waited += [one for prepared in plan.commits for one in _carried(prepared, pages)]

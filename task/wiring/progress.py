@@ -96,6 +96,10 @@ class RepositoryWithProgress:
         with self._phase(f"fetching {self._name}"):
             return self._repository.head_snapshot(head, places)
 
+    def named_alike(self, head: str) -> Sequence[str]:
+        """As `Repository.named_alike`."""
+        return self._repository.named_alike(head)
+
     def land(self, change: Changeset) -> Landing:
         """Commit and push."""
         with self._phase(f"pushing to {self._name}"):

@@ -59,6 +59,9 @@ class Repository:
     def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:  # noqa: ARG002 - there is none
         return None
 
+    def named_alike(self, head: str) -> list[str]:  # noqa: ARG002 - there is none
+        return []
+
     def land(self, change: Changeset) -> Landing:
         head = change.destination.head
         if head in self.outpaced:

@@ -16,7 +16,7 @@ from task.errors import Outpaced, SourceError, TargetError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.errors import GitFailed
-from task.git.names import OURS, base_branch_name, branch_name, memory_branch
+from task.git.names import OURS, base_branch_name, branch_name, memory_branch, stem_of
 from task.git.repository import fast_import
 from task.git.repository.history import History
 from task.git.repository.lost_answers import land_once
@@ -49,6 +49,7 @@ class BareRepository:
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
         self._fetched: Mapping[str, str] = {}  # branch → its tip, fetched but not read yet; "" if there is none
+        self._base = ""  # the branch of the last snapshot
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +98,8 @@ class BareRepository:
             tips = tips or self._remote.fetch_tips(
                 name, heads, wanted, default=bool(default) and branch not in {"", "HEAD"}
             )
-            self._fetched = {head: tips.get(head, "") for head in heads}
+            known = {one: tip for one, tip in tips.items() if one in heads or (heads and stem_of(one))}
+            self._base, self._fetched = name, {**dict.fromkeys(heads, ""), **known}
             also = [tip for tip in (*self._fetched.values(), tips.get("HEAD")) if tip]
             found = self._snapshot(name, tips[name], wanted(), also)
             if (other := tips.get("HEAD", found.tip)) != found.tip:
@@ -129,6 +131,9 @@ class BareRepository:
         name = branch_name(head)
 
         def read() -> Head | None:
+            if name not in self._fetched and stem_of(name) and self._base:
+                tips = self._remote.fetch_tips(self._base, [name])
+                self._fetched = {name: "", **self._fetched, **{one: at for one, at in tips.items() if stem_of(one)}}
             tip = self._fetched[name] if name in self._fetched else self._remote.fetch_head(name)
             self._fetched = {one: at for one, at in self._fetched.items() if one != name}
             if not tip:
@@ -144,6 +149,10 @@ class BareRepository:
             return Head(found.repo, name, tip, found.files, ours.message, before=before, changed=tuple(changed))
 
         return self._with_restarts(read)
+
+    def named_alike(self, head: str) -> list[str]:
+        """Return the branches of ours that came with a head branch, and whose names differ only in their hash."""
+        return sorted(one for one in self._fetched if one != head and stem_of(one) == stem_of(head) != "")
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
         """Return the path's text at the branch's tip and the different ones before it, newest first. See `History`."""

@@ -16,7 +16,7 @@ from task.errors import Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
 from task.git.command import NO_FILTER, Git, Ran
 from task.git.errors import GitEnded, GitFailed
-from task.git.names import TO_WRITE
+from task.git.names import TO_WRITE, stem_of
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
 from task.git.repository.objects import MissingObjectError, Objects
@@ -197,9 +197,11 @@ class Remote:
         With `default`, also that of the default branch, if there is one, under the name `HEAD`.
 
         The parents of head branches come along: what waits there is what they change. A fetch fails if it names a
-        missing branch, but a pattern may match nothing. It also matches branches with longer names.
+        missing branch, but a pattern may match nothing. It also matches branches with longer names, and those of ours
+        that differ only in their hash: one of them may be the head branch from before its base was renamed.
         """
-        patterns = [f"+refs/heads/{head}*:refs/image-update/heads/{at}/x*" for at, head in enumerate(heads)]
+        names = dict.fromkeys(stem_of(head) or head for head in heads)
+        patterns = [f"+refs/heads/{name}*:refs/image-update/heads/{at}/x*" for at, name in enumerate(names)]
         why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
         depth = 2 if heads else 1
         more = [_MEMORIES, *patterns, *([_DEFAULT] if default else [])]

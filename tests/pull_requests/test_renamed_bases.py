@@ -1,0 +1,140 @@
+"""The base of an open request is renamed: the Git host retargets the request, whose head branch keeps its name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.forge_server import serving
+from fakes.github_api import GitHub
+from fakes.github_commits_api import CommittingGitHub
+from forge_kinds import KINDS
+from request_scenes import API, Scene, verdict
+from runs import WEB, application, manifest, target
+from support import commit, git, show
+
+
+@pytest.fixture(params=["github", "gitea", "through github"])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    if request.param == "through github":
+        with serving(CommittingGitHub(tmp_path / "repo.git")) as api:
+            scene = Scene(tmp_path, api)
+            scene.flags = (*scene.flags, "--commit-through", "github")
+            yield scene
+        return
+    with serving(KINDS[request.param].fake()) as server:
+        yield Scene(tmp_path, server, request.param)
+
+
+def renamed(scene: Scene, base: str = "trunk") -> None:
+    """Rename main, as GitHub and Gitea do. The Applications follow."""
+    git(scene.repo, "branch", "-m", "main", base)
+    for pull in scene.server.open:
+        pull.base = base
+    scene.apps.write_text(scene.apps.read_text().replace('"targetRevision": "main"', f'"targetRevision": "{base}"'))
+
+
+@pytest.mark.parametrize(("image", "waits"), [("1.2.0", "1.2.0"), ("1.1.0", "1.1.0"), ("1.0.5", "1.1.0")])
+def test_the_new_request_takes_the_place_of_the_old_one(image: str, waits: str, scene: Scene) -> None:
+    """With all that waited: also if the event is older than that."""
+    scene.event(f"{WEB}:1.1.0")
+    (old,) = scene.server.open
+    renamed(scene)
+    scene.event(f"{WEB}:{image}")
+    (new,) = scene.server.open
+    assert (new.base, new.head != old.head, old.state) == ("trunk", True, "closed")
+    assert f"newTag: {waits}" in show(scene.repo, new.head, target("a"))
+    assert old.head not in scene.server.branches
+    assert "so Image Update closed this request. `its base is called trunk now. http" in old.body
+    assert f"/{new.number} proposes what waits`" in old.body
+    tips = scene.tips()
+    assert verdict(scene.event(f"{WEB}:{waits}")) == ("unchanged", "same")
+    assert verdict(scene.event(f"{WEB}:1.3.0")) == ("update", "admitted")
+    assert (scene.server.open, scene.tips() != tips) == ([new], True)
+
+
+def test_nothing_waits_on_the_old_one_any_more(scene: Scene) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    (old,) = scene.server.open
+    renamed(scene)
+    git(scene.repo, "update-ref", "refs/heads/trunk", git(scene.repo, "rev-parse", old.head))
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("unchanged", "same")
+    assert (old.state, list(scene.server.branches)) == ("closed", ["trunk"])
+
+
+def test_what_could_not_be_closed_is_closed_by_the_next_run(scene: Scene) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    (old,) = scene.server.open
+    renamed(scene)
+    scene.server.before = lambda request: (
+        scene.server.fail(scene.server.refusal("forbidden"), "PATCH")
+        if request.method == "PATCH" and f"/{old.number}" in request.path and not scene.server.faults
+        else None
+    )
+    result = scene.call("run", "--image", f"{WEB}:1.2.0")
+    assert "is obsolete, and was not closed" in result.stderr
+    assert len(scene.server.open) == 2
+    scene.server.before = lambda _request: None
+    scene.server.faults.clear()
+    scene.event(f"{WEB}:1.2.0")
+    assert (old.state, len(scene.server.open)) == ("closed", 1)
+
+
+def test_staging_stays_beside_production(scene: Scene) -> None:
+    git(scene.repo, "branch", "staging")
+    apps = [application("a", scene.url, image_list=f"web={WEB}") for _ in range(2)]
+    apps[1]["metadata"]["name"] = "s"
+    apps[1]["spec"]["source"]["targetRevision"] = "staging"
+    scene.apps = manifest(scene.folder, *apps)
+    for image in ("1.1.0", "1.2.0"):
+        scene.event(f"{WEB}:{image}")
+    assert sorted(pull.base for pull in scene.server.open) == ["main", "staging"]
+    assert [pull.state for pull in scene.server.pulls] == ["open", "open"]
+
+
+def test_another_image_of_the_same_short_name_stays(scene: Scene) -> None:
+    other = "quay.io/other/web"
+    scene.apps = manifest(scene.folder, application("a", scene.url, image_list=f"web={WEB},other={other}"))
+    commit(scene.repo, {target("a"): scene.text("main") + f"- name: {other}\n  newTag: 1.0.0\n"})
+    for image in (f"{WEB}:1.1.0", f"{other}:1.1.0", f"{WEB}:1.2.0"):
+        scene.event(image)
+    assert [pull.state for pull in scene.server.pulls] == ["open", "open"]
+
+
+def test_a_branch_that_a_person_pushed_to_stays(scene: Scene) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    (old,) = scene.server.open
+    tree = git(scene.repo, "rev-parse", f"{old.head}^{{tree}}")
+    made = git(scene.repo, "commit-tree", tree, "-p", old.head, "-m", "Looked at")
+    git(scene.repo, "update-ref", f"refs/heads/{old.head}", made)
+    renamed(scene)
+    scene.event(f"{WEB}:1.2.0")
+    assert [pull.state for pull in scene.server.pulls] == ["open", "open"]
+    assert scene.server.branches[old.head] == made
+
+
+def test_a_group_of_the_config(tmp_path: Path) -> None:
+    with serving(GitHub()) as server:
+        scene = Scene(tmp_path, server, group="application")
+        scene.event(f"{WEB}:1.1.0")
+        renamed(scene)
+        scene.event(f"{API}:1.1.0")
+        assert [pull.state for pull in server.pulls] == ["closed", "open"]
+        assert show(scene.repo, server.pulls[1].head, target("a")).count("newTag: 1.1.0") == 2
+
+
+def test_many_heads_are_named_alike(tmp_path: Path) -> None:
+    """The Git host is asked about five of them, and a warning names the others."""
+    with serving(GitHub()) as server:
+        scene = Scene(tmp_path, server)
+        scene.event(f"{WEB}:1.1.0")
+        (old,) = server.open
+        names = sorted([old.head, *(f"{old.head[:-8]}0000000{number}" for number in range(6))])
+        for name in names:
+            if name != old.head:
+                git(scene.repo, "branch", name, old.head)
+        renamed(scene)
+        server.seen.clear()
+        result = scene.call("run", "--image", f"{WEB}:1.2.0")
+        assert result.code == 0
+        assert f"no request was looked for on {', '.join(names[5:])}; close it" in result.stderr
+        assert sum(one.target.count(old.head[:-8].replace("/", "%2F")) for one in server.seen) == 6
