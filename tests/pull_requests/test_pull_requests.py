@@ -60,7 +60,9 @@ def test_what_is_carried_over_is_listed_and_declined(server: GitHub, tmp_path: P
     assert all(f"| `argocd/{name}` | `{image}` |" in pull.body for name, image in (("a", WEB), ("b", API)))
     assert f"Image: {WEB}:1.1.0\n" in git(scene.repo, "log", "-1", "--format=%B", scene.head)
     assert verdict(scene.event(f"{API}:1.1.0")) == ("unchanged", "same")
-    scene.call("hold", "b", "--image", "api")
+    held = scene.call("hold", "b", "--image", "api", "--reason", "freeze")
+    assert held.code == 0, held.stderr
+    (pull,) = server.open
     assert (f"| `{API}` |" in pull.body, f"| `{WEB}` |" in pull.body) == (False, True)
     scene.decline()
     scene.apps = manifest(tmp_path, apps["a"])
