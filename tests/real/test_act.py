@@ -111,7 +111,7 @@ def test_an_update_and_what_the_next_step_is_told(docker: str, tmp_path: Path) -
     assert (results["status"], results["updated"], json.loads(results["applications"])) == (
         "updated", "true", ["argocd/web"],
     )  # fmt: skip
-    assert "### Image Update: updated" in ran.stdout  # the summary
+    assert "### Image Update: 1 updated" in ran.stdout  # the summary
 
 
 def test_a_step_that_fails_stops_the_job(docker: str, tmp_path: Path) -> None:
