@@ -7,6 +7,7 @@ as deferred instead.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import Match, SequenceMatcher
@@ -203,10 +204,9 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> tuple
     for hunk in hunks:
         if (hunk.a, hunk.b) != (start, first):
             inside = int(start == hunk.a and 0 < start < len(old))  # what is only inserted needs its neighbours
-            block = next(
-                (one for one in blocks if one.a <= start - inside and hunk.a + inside <= one.a + one.size), None
-            )
-            if block:
+            where = bisect_left(blocks, hunk.a + inside, key=lambda one: one.a + one.size)  # it ends there or later
+            block = blocks[where] if where < len(blocks) else None
+            if block and block.a <= start - inside:
                 at = start - block.a + block.b
                 edits.append((at, at + hunk.a - start, new[first : hunk.b]))
             else:

@@ -174,6 +174,17 @@ def test_hostile_texts_take_no_longer() -> None:
     assert time.monotonic() - began < 10
 
 
+def test_many_changes_in_a_long_text_take_no_longer() -> None:
+    """Each change is looked up among the lines that stayed, of which there may be as many."""
+    before = [f"{number}: a\n" for number in range(200_000)]
+    after = [line.replace("a", "b") if at % 2 == 0 else line for at, line in enumerate(before)]
+    now = [line.replace("a", "c") if at % 4 == 1 else line for at, line in enumerate(before)]
+    both = [now[at] if at % 2 else line for at, line in enumerate(after)]
+    began = time.monotonic()
+    assert merged_text("".join(before), "".join(after), "".join(now)) == ("".join(both), True)
+    assert time.monotonic() - began < 10
+
+
 def test_lines_far_apart_in_a_long_text() -> None:
     lines = [f"{number}\n" for number in range(100_000)]
     after, now = [*lines], [*lines]
