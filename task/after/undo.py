@@ -14,7 +14,7 @@ from task.errors import Exit
 from task.image import live_image
 from task.model import Decision, Hold, Problem
 from task.policy.order import version_of
-from task.templates.trailers import REFERENCE
+from task.templates.commit_message import REFERENCE
 from task.text import one_line, shortened, without_logins
 
 BY = "image-update --on-failure rollback"

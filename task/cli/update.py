@@ -41,9 +41,8 @@ from task.pipeline.match import match_images
 from task.pipeline.run import Match, run
 from task.repository_config.freezes import seconds_of
 from task.settings import SECRETS, EventOptions, RequestOptions, Settings
-from task.templates.commit_message import check_template
-from task.templates.trailers import KEY as TRAILER_KEY
-from task.templates.trailers import Trailer, build_trailers, commit_references
+from task.templates.commit_message import KEY as TRAILER_KEY
+from task.templates.commit_message import Trailer, build_trailers, check_template, commit_references
 from task.text import FEW, and_more
 from task.urls import without_login
 from task.wiring.world import world_of

@@ -33,7 +33,7 @@ from task.model import (
 )
 from task.policy.order import version_of
 from task.policy.remember import active, holding
-from task.templates.trailers import trailer_of
+from task.templates.commit_message import trailer_of
 from task.urls import without_login
 
 Versions = Sequence[FileVersion]

@@ -20,7 +20,7 @@ from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository
 from task.pipeline.match import Matched
 from task.pipeline.overlooked import Seen, untracked_problem
 from task.policy.order import alike
-from task.templates.trailers import build_trailers, commit_references
+from task.templates.commit_message import build_trailers, commit_references
 from task.threads import in_threads
 
 _VERSIONS = 100  # of the source's file that are read to find when it got its version

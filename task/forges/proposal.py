@@ -31,9 +31,8 @@ from task.forges.proposed_builds import Builds, build_key, packed, unpacked
 from task.model import Proposed, Written
 from task.output.markdown import Row, code, folded, link
 from task.output.markdown import builds as table_of
-from task.templates.change import Change
-from task.templates.commit_message import AppChanges
-from task.templates.trailers import one_line
+from task.templates.change import AppChanges, Change
+from task.templates.commit_message import one_line
 from task.text import counted
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more

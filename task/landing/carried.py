@@ -14,9 +14,8 @@ from task.errors import Malformed
 from task.image import parse_image
 from task.landing.waiting import Rest
 from task.model import Files
-from task.templates.change import Change
-from task.templates.commit_message import MOST_LINES, AppChanges
-from task.templates.trailers import Trailer
+from task.templates.change import AppChanges, Change
+from task.templates.commit_message import MOST_LINES, Trailer
 
 WAITS = "Image-Update-Waits"
 NONE = "-"

@@ -40,8 +40,8 @@ from task.model import (
 from task.policy.order import version_of
 from task.policy.remember import hold_text
 from task.repository_config.config import NO_CONFIG, RepositoryConfig, agreed, refuse_stricter
-from task.templates.change import Change
-from task.templates.commit_message import AppChanges, commit_message, hold_message, subject
+from task.templates.change import AppChanges, Change
+from task.templates.commit_message import commit_message, hold_message, subject
 
 GONE = File("", "")  # a file that the commit deletes
 SHORT = 4  # two words of up to this many letters that differ in two are different words

@@ -29,7 +29,7 @@ from task.policy.order import alike
 from task.policy.remember import hold_text, merged
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
-from task.templates.commit_message import AppChanges
+from task.templates.change import AppChanges
 
 NO_HEAD = Head("", "", "", {})
 MOST_RENAMED = 5  # requests of older heads that the Git host is asked about

@@ -27,8 +27,7 @@ from task.landing.changeset import Obsolete, PreparedCommit
 from task.landing.ports import Repository, World
 from task.landing.requests import Request, closed_for_this
 from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict
-from task.templates.change import Change
-from task.templates.commit_message import AppChanges
+from task.templates.change import AppChanges, Change
 
 NOWHERE = "0" * 40  # Git's name for a branch that does not exist
 

@@ -16,7 +16,7 @@ from task.policy.tag_order import parse_tag_order
 from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
 from task.repository_config.freezes import schedule, seconds_of, zone_of
 from task.repository_config.globs import name_glob, path_glob
-from task.templates.trailers import KEY as TRAILER_KEY
+from task.templates.commit_message import KEY as TRAILER_KEY
 from task.text import is_address, is_name, shortened
 
 T = TypeVar("T")

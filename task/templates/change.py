@@ -44,3 +44,12 @@ class Change:
         """The repository without registry and tag, as in AIU: `acme/api`, or `nginx` for docker.io/library/nginx."""
         registry, rest = split_registry(self.image.name)
         return rest.removeprefix("library/") if registry in DOCKER_HUB else rest
+
+
+@dataclass(frozen=True)
+class AppChanges:
+    """The changes of one Application."""
+
+    namespace: str
+    name: str
+    changes: tuple[Change, ...]

@@ -30,8 +30,8 @@ from task.forges.proposal import (
 from task.forges.proposed_builds import packed
 from task.forges.table import FORGES
 from task.model import Build, Image, Proposed, Written
-from task.templates.change import Change
-from task.templates.commit_message import AppChanges, commit_message
+from task.templates.change import AppChanges, Change
+from task.templates.commit_message import commit_message
 
 DIGEST = "sha256:" + "a" * 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

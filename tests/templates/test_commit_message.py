@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 
 from task.errors import Malformed
 from task.model import Image
-from task.templates.change import Change
-from task.templates.commit_message import AppChanges, check_template, commit_message, message_text
-from task.templates.trailers import build_trailers, commit_references, trailer_lines, trailer_of
+from task.templates.change import AppChanges, Change
+from task.templates.commit_message import (
+    build_trailers,
+    check_template,
+    commit_message,
+    commit_references,
+    message_text,
+    trailer_lines,
+    trailer_of,
+)
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 DEFAULT = """build: automatic update of {{ .AppName }}

@@ -27,7 +27,7 @@ from task.git.repository.tree_walk import Tree, changed_paths, look, parse_tree
 from task.git.repository.versions import versions_of
 from task.git.signing import Signer
 from task.model import Changeset, File, FileVersion, Head, Landing, Place, Snapshot, Through
-from task.templates.trailers import trailer_of
+from task.templates.commit_message import trailer_of
 from task.text import blanked
 
 T = TypeVar("T")
