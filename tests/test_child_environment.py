@@ -10,7 +10,7 @@ from git_servers import git_server
 from runs import application, arguments, hook, manifest, repository
 from support import git, image_update, needs
 
-from task.applications.programs import run as render
+from task.applications.rendering import run as render
 from task.errors import Malformed, RegistryDownError, SourceAccessError
 from task.git.access import Access, Credentials
 from task.git.command import Git

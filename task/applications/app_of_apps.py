@@ -10,15 +10,14 @@ from itertools import accumulate
 from typing import Any
 
 from task.annotations.application import is_application
-from task.applications import KINDS
 from task.applications.charts import makes_applications
 from task.applications.deployed import Deployed, NoFolder, Release, deployed
+from task.applications.git import KeptRepository, Repositories, TooManyRepositoriesError, repository_key
 from task.applications.kustomizations import kustomization_in, listed, needed, places
-from task.applications.local_files import LINK
 from task.applications.manifest_files import SUFFIXES
-from task.applications.manifest_text import found_in
+from task.applications.manifest_text import KINDS, found_in
 from task.applications.rendering import Kind, Rendering, kind_of
-from task.applications.repositories import KeptRepository, Repositories, TooManyRepositoriesError, repository_key
+from task.applications.work_tree import LINK
 from task.errors import Exit, Malformed, SourceError, TaskError
 from task.model import File, Found, Place, Snapshot
 from task.text import and_more

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from task.applications.repositories import Repositories
+from task.applications.git import Repositories
 from task.applicationsets import Budget, NamedCluster, Rendered, load, may_name, render, template_of
 from task.errors import Malformed, TaskError, UsageError
 from task.files import read_text

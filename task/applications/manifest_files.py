@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from task.applications.charts import CHART, ChartTemplates
 from task.applications.kustomizations import kustomization_in
 from task.applications.kustomized import Kustomized
-from task.applications.local_files import LocalFiles
 from task.applications.manifest_text import found_in, or_broken
 from task.applications.rendering import Kind, Rendering, kind_of
+from task.applications.work_tree import LocalFiles
 from task.errors import UsageError
 from task.files import read_file, read_text
 from task.model import Found

@@ -1,8 +1,8 @@
-"""Turns the text of a file into its manifests."""
+"""Turns the text of a file into its manifests, and tells their kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,20 @@ from task.yaml_documents import ManifestDocument, broken, documents
 
 _BROKEN = int(Exit.CONFIGURATION)  # where nothing else was read, it is an error
 MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
+# The kinds of Argo CD and of AIU that are read where a program or a parent may also yield many others.
+KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
+
+
+def is_set(item: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest is an Argo CD ApplicationSet."""
+    return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
+
+
+def is_project(item: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest is an AppProject with a name."""
+    ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
+    metadata = item.get("metadata")
+    return ours and isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 
 
 def found_in(content: bytes, origin: str) -> Iterator[Found]:

@@ -10,8 +10,7 @@ from dataclasses import replace
 from task.annotations.lint import Finding
 from task.annotations.subscription import subscribe
 from task.annotations.writable import refuse_files
-from task.applications.local_files import LocalFiles
-from task.applications.work_tree import top_of
+from task.applications.work_tree import LocalFiles, top_of
 from task.cli.repository_configs import files_to, same_repository
 from task.cli.update import scope_of
 from task.deciding.cautions import file_cautions

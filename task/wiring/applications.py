@@ -8,13 +8,12 @@ from contextlib import ExitStack
 from itertools import chain
 
 from task.annotations.subscription import Scope
-from task.applications import is_set
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets, clusters_of
-from task.applications.git import GitManifests
+from task.applications.git import GitManifests, Repositories
 from task.applications.manifest_files import Manifests
+from task.applications.manifest_text import is_set
 from task.applications.rendering import Rendering, RenderingError
-from task.applications.repositories import Repositories
 from task.errors import UsageError
 from task.git.repository.bare import BareRepository
 from task.model import Found, Image, Subscription

@@ -13,7 +13,7 @@ from task import shutdown
 from task.after.follow import Follow
 from task.after.waiting import descent
 from task.annotations.subscription import Scope
-from task.applications import is_project
+from task.applications.manifest_text import is_project
 from task.applications.work_tree import locate as find
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.signed_revisions import keys_wanted

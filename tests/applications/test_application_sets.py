@@ -16,11 +16,10 @@ from support import bare_repo, commit
 
 from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, Scope
-from task.applications import is_set
 from task.applications.application_sets import RenderedSets, clusters_of
+from task.applications.git import MOST_REPOSITORIES, Repositories
 from task.applications.manifest_files import Manifests
-from task.applications.manifest_text import found_in
-from task.applications.repositories import MOST_REPOSITORIES, Repositories
+from task.applications.manifest_text import found_in, is_set
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
 from task.applicationsets.unfilled import template_of

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from support import Link, bare_repo, git, needs
 
-from task.applications import is_project, is_set
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets
-from task.applications.manifest_text import found_in
+from task.applications.git import MOST_REPOSITORIES, Repositories
+from task.applications.manifest_text import found_in, is_project, is_set
 from task.applications.rendering import Rendering
-from task.applications.repositories import MOST_REPOSITORIES, Repositories
 from task.errors import TaskError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository

@@ -15,8 +15,8 @@ from support import Link, bare_repo, needs
 from task.applications.git import GitManifests
 from task.applications.manifest_files import Manifests
 from task.applications.manifest_text import found_in
-from task.applications.programs import LARGEST, run
-from task.applications.rendering import Rendering
+from task.applications.rendering import Rendering, run
+from task.applications.work_tree import LARGEST
 from task.errors import Malformed, SourceError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
