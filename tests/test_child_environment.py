@@ -16,7 +16,7 @@ from task.git.access import Access, Credentials
 from task.git.command import Git
 from task.git.environment import Login
 from task.git.errors import GitFailed
-from task.kubernetes.exec_plugin import ask
+from task.kubernetes.access import ask
 from task.kubernetes.kubeconfig import Plugin, Server
 from task.processes.environment import child_environment
 from task.registry import login_programs

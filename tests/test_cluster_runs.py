@@ -21,8 +21,7 @@ from support import Result, bare_repo, commit, git, show
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
-from task.argocd.repo_access import credentials_of
-from task.argocd.repo_secrets import RepoCredentials
+from task.argocd.repo_secrets import RepoCredentials, credentials_of
 from task.model import Subscription
 from task.output.log import Log
 from task.secret import Secret

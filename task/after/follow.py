@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
 
-from task.after.expecting import Repositories, expected, reverted
-from task.after.merging import Merges
-from task.after.undo import not_undone
-from task.after.waiting import Descends, all_of, holding, judge_of, watch
+from task import shutdown
+from task.after.expecting import Expected, Repositories, expected, expecting, reverted
+from task.after.follow_up import not_undone
+from task.after.waiting import Descends, all_of, holding, judge_of, told, watch
+from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
-from task.argocd.rollout_display import told
-from task.argocd.rollout_view import parent_of
 from task.argocd.rollouts import Awaited, Judge, RolloutApi, RolloutState, refresh
-from task.argocd.running import Expected, expecting
 from task.deciding.job import Failure, Followed, Landed, Recovery, RolloutEnd
 from task.deciding.move import change_of
-from task.errors import Exit, TaskError
+from task.errors import Exit, RolloutError, TaskError, UnreachableError
 from task.kubernetes.client import APPLICATIONS, Kubernetes
-from task.kubernetes.events import updated_event
 from task.landing.ports import Forge
-from task.model import Problem
+from task.model import Problem, Proposed
 from task.output.log import Log
 from task.settings import Settings
+from task.templates.change import Change
 from task.urls import normal_url, without_login
 
 Severity = Literal["error", "warning"]
 _LEAST = 1.0  # seconds that have to be left for another wait
+COMPONENT = "ArgocdImageUpdater"
+REASON = "ImagesUpdated"
+_PREFIX = "argocd-image-updater.image-"
+_LONGEST_NAME = 253
+_LONGEST_MESSAGE = 1024  # bytes; the API server refuses longer ones
 
 
 class ReachedArgo(Protocol):
@@ -272,3 +277,103 @@ def _by_application(landed: Sequence[Landed]) -> list[list[Landed]]:
         [one for one in of if one.written or not any(two.written for two in of if two.repo == one.repo)]
         for of in apps.values()
     ]
+
+
+FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request
+
+
+class Merges:
+    """The requests of one run. Each is watched until it is merged or closed, or time is over."""
+
+    def __init__(self, forge: Callable[[str], Forge], end: float, log: Log) -> None:
+        self._forge, self._end, self._log = forge, end, log
+
+    def __call__(self, landed: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
+        """Return what landed once the requests are merged, and the reasons why others were not merged."""
+        ends: dict[tuple[str, str], Proposed | TaskError] = {}
+        found: list[Landed] = []
+        for one in landed:
+            key = one.repo, one.request
+            if key not in ends:
+                try:
+                    ends[key] = self._merged(self._forge(one.repo), one.request)
+                except TaskError as error:
+                    ends[key] = error
+            request = ends[key]
+            if not isinstance(request, TaskError):
+                found.append(replace(one, commit=request.merge_commit or one.commit, request=""))
+        return found, [one for one in ends.values() if isinstance(one, TaskError)]
+
+    def _merged(self, forge: Forge, number: str) -> Proposed:
+        """Return the merged request. Raises `RolloutError` if it is closed, or not merged in time."""
+        pause, told = FIRST_PAUSE, False
+        while True:
+            try:
+                request = forge.state(number)
+            except UnreachableError:
+                if time.monotonic() >= self._end:
+                    raise
+            else:
+                if request.state == "merged":
+                    return request
+                if request.state == "closed":
+                    raise RolloutError(
+                        f"{request.url} was closed without being merged",
+                        hint="reopen it, or let a newer build open another",
+                    )
+                if time.monotonic() >= self._end:
+                    raise RolloutError(
+                        f"{request.url} is not merged yet", hint="merge it, or give a longer --wait-timeout"
+                    )
+                if not told:
+                    self._log("info", f"waiting until {request.url} is merged")
+                    told = True
+            shutdown.check()
+            shutdown.sleep(min(pause, max(self._end - time.monotonic(), 0.1)))
+            pause = min(2 * pause, MERGE_PAUSE)
+
+
+def updated_event(metadata: Mapping[str, Any], changes: Sequence[Change], now: float) -> dict[str, Any]:
+    """Return the Event that lists an Application's changed images. `now` is in seconds since 1970.
+
+    Reason, type and annotations are AIU's, with the images counted from 0. The Event is in the Application's namespace,
+    because its owner looks there and Kubernetes allows no other.
+    """
+    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # whole seconds, like `metav1.Time`
+    tail = f".{round(now * 1e9):x}"  # unique by time, like the names that Kubernetes' own components use
+    annotations: dict[str, str] = {}
+    for number, change in enumerate(changes):
+        said = {
+            "full-image-name": change.image.name,
+            "image-name": change.name,
+            "old-tag": change.old,
+            "new-tag": change.new,
+        }
+        annotations |= {f"{_PREFIX}{number}/{key}": value for key, value in said.items()}
+    involved = {key: metadata[key] for key in ("resourceVersion", "uid") if metadata.get(key)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": name[: _LONGEST_NAME - len(tail)].rstrip("-.") + tail,
+            "namespace": namespace,
+            "annotations": annotations,
+        },
+        "involvedObject": {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "name": name,
+            "namespace": namespace,
+            **involved,
+        },
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": COMPONENT,
+        "type": "Normal",
+        "reason": REASON,
+        "message": f"Successfully updated application '{name}'"[:_LONGEST_MESSAGE],
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+    }

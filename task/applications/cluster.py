@@ -15,8 +15,7 @@ from typing import Any
 from task.annotations.application import annotated
 from task.annotations.narrow import Narrow, considered
 from task.errors import AbsentError
-from task.kubernetes.client import APPLICATIONS, UPDATERS, Kubernetes
-from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.client import APPLICATIONS, UPDATERS, ForbiddenError, Kubernetes
 from task.model import Application, Found
 from task.plain_data import mapping, mappings
 from task.policy.tag_filter import LONGEST, glob_match
@@ -29,7 +28,6 @@ AT_ONCE = 8  # requests for single objects
 _SHARE = 0.25
 _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
-
 Item = Mapping[str, Any]
 Wanted = Callable[[Item], bool]
 

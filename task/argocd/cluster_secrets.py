@@ -27,8 +27,7 @@ from task.argocd.repo_secrets import (
     secret_place,
 )
 from task.errors import AnnotationError, CredentialsError, Malformed
-from task.kubernetes.client import SECRETS, Kubernetes
-from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.client import SECRETS, ForbiddenError, Kubernetes
 from task.model import KeySecret
 from task.urls import split
 

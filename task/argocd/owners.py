@@ -1,21 +1,38 @@
-"""Finds who takes back a change of a live Application: its ApplicationSet, or a parent that heals itself. Pure."""
+"""Finds what an Application obeys: its ApplicationSet, a parent that heals itself, and its AppProject. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from task.argocd.rollout_causes import mapping, said, text
 from task.plain_data import elements, mappings
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_ID = 16  # hexadecimal digits at the end of a fingerprint
 
 
 def set_of(item: Mapping[str, Any]) -> str:
     """Return the name of the ApplicationSet that owns the Application, or "". Both are in the same namespace."""
     owners = mappings(mapping(item, "metadata").get("ownerReferences"))
     return next((text(one, "name") for one in owners if text(one, "kind") == "ApplicationSet"), "")
+
+
+def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
+    """Return (namespace, name) of the Application that deployed this one (app of apps), or None if unknown.
+
+    `namespace` is the control plane's. Elsewhere, an instance is called `<namespace>_<name>`.
+    """
+    metadata = mapping(item, "metadata")
+    instance, _, rest = text(mapping(metadata, "annotations"), "argocd.argoproj.io/tracking-id").partition(":")
+    if not rest.startswith("argoproj.io/Application:"):
+        instance = text(mapping(metadata, "labels"), "app.kubernetes.io/instance")
+    elsewhere, _, name = instance.rpartition("_")
+    if not name or (elsewhere or namespace, name) == (text(metadata, "namespace"), text(metadata, "name")):
+        return None
+    return elsewhere or namespace, name
 
 
 def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
@@ -88,3 +105,38 @@ def _applied(item: Mapping[str, Any], field: str) -> bool:
         else:
             value = value.get(part) if isinstance(value, dict) else None
     return value is not None
+
+
+def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
+    """Return the ids of the keys one of which must have signed, or () if the project does not ask for signatures.
+
+    `repo` is the URL as the Application's source has it. Argo CD syncs no Application of the project at a commit
+    without such a signature. `sourceIntegrity` (since 3.5) says so for each repository, and `signatureKeys` for all of
+    them. Signatures with SSH keys never count.
+    """
+    spec = mapping(project, "spec")
+    if spec.get("sourceIntegrity") is None:
+        return _ids([one.get("keyID") for one in mappings(spec.get("signatureKeys"))])
+    for policy in mappings(mapping(mapping(spec, "sourceIntegrity"), "git").get("policies")):
+        repos = policy.get("repos")
+        globs = [text(one, "url") if isinstance(one, dict) else one for one in repos] if isinstance(repos, list) else []
+        if _matches([one for one in globs if isinstance(one, str)], repo):
+            gpg = mapping(policy, "gpg")
+            keys = gpg.get("keys")
+            return () if text(gpg, "mode") == "none" or not isinstance(keys, list) else _ids(keys)
+    return ()
+
+
+def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
+    """Tell whether one of these keys is wanted. Each is an id or a fingerprint."""
+    return bool({one[-_ID:].upper() for one in wanted} & {one[-_ID:].upper() for one in keys})
+
+
+def _ids(keys: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(key for one in keys if isinstance(one, str) and (key := one.removeprefix("0x").strip()))
+
+
+def _matches(globs: Sequence[str], repo: str) -> bool:
+    """Tell whether a glob names the repository, and none with `!` excludes it. A `*` also counts across slashes."""
+    excluded = any(fnmatchcase(repo, one[1:]) for one in globs if one.startswith("!"))
+    return not excluded and any(fnmatchcase(repo, one) for one in globs if not one.startswith("!"))

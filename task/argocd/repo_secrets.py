@@ -1,4 +1,4 @@
-"""Finds the credentials for a Git repository in Argo CD's repository secrets, by Argo CD's rules.
+"""Finds a Git repository's credentials in Argo CD's repository secrets, by Argo CD's rules, and hands them to git.
 
 A `repository` secret is for one URL, and a `repo-creds` secret for all URLs that begin with its own. A secret with a
 project is only for that project's Applications. Values are wrapped at once, so nothing here shows them.
@@ -8,13 +8,19 @@ An annotation may name such a secret, too. Its author may not be trustworthy, so
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from task.errors import Malformed
+from task.errors import CredentialsError, Malformed
+from task.git.access import Credentials
+from task.git.environment import Login
+from task.git.github_app import App, Way, token
+from task.git.ssh import SshFiles
+from task.git.ssh_keys import has_passphrase, is_private_key
 from task.secret import Secret
-from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host
+from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host, origin, without_login
 
 LABEL = "argocd.argoproj.io/secret-type"
 REPOSITORY, TEMPLATE = "repository", "repo-creds"  # values of the label
@@ -29,6 +35,9 @@ _GITHUB_API = "https://api.github.com"
 _NAME_ANOTHER = (
     "name a secret of the Application's own namespace, or write git alone: Argo CD's secret for the repository is used"
 )
+_KEY = "image-update-key"
+_UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # if the secret says `insecure`
+_TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
 @dataclass(frozen=True)
@@ -161,6 +170,55 @@ def secret_place(text: str, namespace: str) -> tuple[str, str]:
     return found
 
 
+def credentials_of(found: RepoCredentials, url: str) -> Credentials:
+    """Return the login, key, known hosts and certificates for this repository. Raises `CredentialsError` for a bad key.
+
+    Git gets the server without the repository's path, because a renamed repository is redirected on its server. The
+    result is used only for this repository.
+    """
+    if not url.lower().startswith(("https://", "http://")):
+        return Credentials(ssh=_ssh(found))
+    server, proxied = origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
+    made = Credentials(
+        certificates=found.authorities,
+        variables=tuple((name, found.no_proxy) for name in proxied),  # like Argo CD, use these instead of the pod's own
+        only=without_login(url).rstrip("/").removesuffix(".git"),
+        # An owner who names a proxy and turns off checks can read along, so only the owner's own login goes there.
+        alone=found.owners and found.insecure,
+    )
+    if found.app is None:
+        login = Login(server, found.username or _TOKEN_USER, found.password)
+        return replace(made, logins=(login,)) if found.password else made
+    app = App(found.app.id, found.app.installation, found.app.key, found.app.api)
+
+    def of_app(ca_file: str) -> Login:
+        way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
+        return Login(server, _TOKEN_USER, token(app, way))
+
+    return replace(made, app=of_app, app_server=server)
+
+
+def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
+    """Return Git's other settings for this repository, for `GIT_CONFIG_*`, because some are secret.
+
+    A client certificate is written into `folder`, which must be private.
+    """
+    if not url.lower().startswith(("https://", "http://")):
+        return []
+    prefix, pairs = f"http.{origin(url)}", []
+    if found.insecure:
+        pairs.append((f"{prefix}.sslVerify", "false"))
+    if found.proxy:
+        pairs.append((f"{prefix}.proxy", found.proxy.reveal()))
+    if found.bearer:
+        pairs.append((f"{prefix}.extraHeader", f"Authorization: Bearer {found.bearer.reveal()}"))
+    if found.certificate:
+        name = os.urandom(4).hex()
+        pairs.append((f"{prefix}.sslCert", _write(folder, f"{name}.pem", found.certificate)))
+        pairs.append((f"{prefix}.sslKey", _write(folder, f"{name}.key", found.certificate_key.reveal())))
+    return pairs
+
+
 def _begins(url: str, prefix: str) -> bool:
     """Tell whether a template fits a URL. Unlike Argo CD, compare whole hosts, since others choose the URL.
 
@@ -215,3 +273,29 @@ def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
     if text not in (*_TRUE, *_FALSE):
         raise Malformed(f"secret {name}: {field} is neither true nor false", "write true or false, in quotes")
     return text in _TRUE
+
+
+def _ssh(found: RepoCredentials) -> SshFiles:
+    key = found.ssh_key.reveal().replace("\r", "").strip()
+    if key and not is_private_key(key):
+        raise CredentialsError(
+            f"secret {found.secret}: sshPrivateKey is not a private key", hint="give the private half"
+        )
+    if key and has_passphrase(key):
+        raise CredentialsError(
+            f"secret {found.secret}: sshPrivateKey has a passphrase, which a pipeline cannot type",
+            hint="make a key without one: ssh-keygen -t ed25519 -N ''",
+        )
+    files = {_KEY: f"{key}\n"} if key else {}
+    if found.insecure:
+        return SshFiles({**files, "config": _UNCHECKED}, tuple(files), only_keys=bool(key))
+    known = found.known_hosts.strip()
+    files |= {"known_hosts": f"{known}\n"} if known else {}
+    return SshFiles(files, (_KEY,) if key else (), only_keys=bool(key), known_hosts=bool(known))
+
+
+def _write(folder: str, name: str, text: str) -> str:
+    path = os.path.join(folder, name)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    return path

@@ -11,8 +11,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from task import shutdown
-from task.after.follow_up import follow_up
-from task.after.plan_comment import commented
+from task.after.follow_up import commented, follow_up
 from task.annotations.narrow import Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.ci.build import build_of

@@ -10,13 +10,13 @@ from task.after.waiting import (
     accepts,
     holding,
     judge_of,
+    line,
     repositories,
     rollout_error,
     same,
     watch,
 )
 from task.argocd.rollout import Rollout
-from task.argocd.rollout_display import line
 from task.argocd.rollouts import Awaited, Judge, RolloutApi
 from task.ci.publish import tell
 from task.cli.call import Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from task.argocd.signed_revisions import accepted
+from task.argocd.owners import accepted
 from task.deciding.move import Move
 from task.deciding.questions import question_about, registry_error, unchecked
 from task.errors import RepositoryError, TaskError

@@ -1,7 +1,7 @@
 """A small client of the Kubernetes API that lists, reads and patches objects, and creates Events.
 
 Lists come page by page, as metadata only unless whole objects are requested. At most one page is in memory, whatever
-the server does.
+the server does. If a right is missing, the error shows the rule that grants it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.errors import AnnotationError, Outpaced, SourceDownError, SourceError
+from task.errors import (
+    AbsentError,
+    AnnotationError,
+    Outpaced,
+    SourceAccessError,
+    SourceDownError,
+    SourceError,
+    TaskError,
+    UsageError,
+)
 from task.http import Http, Limits, NoAnswerError, Response
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.errors import Act, foreign, no_answer, problem, status_of
 from task.plain_data import mapping
 from task.secret import Secret
-from task.urls import path_part
+from task.text import one_line
+from task.urls import origin, path_part
 
 PAGE = 500  # objects, as many as kubectl requests
 # Whole objects: an Application has 16 kB and more, and takes several times as much while it is parsed.
@@ -29,6 +38,10 @@ _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,ap
 NARROW = "narrow the Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
 _FAILURES = 20  # how often the pages of one list may expire
+_TRIES = 8  # brackets that may be inside strings
+_KEY = b'"managedFields":['  # only a key; inside a string its quotes are escaped
+_LONGEST = 300  # characters of a server's message
+_AGAIN = "run it again"
 
 
 @dataclass(frozen=True)
@@ -63,8 +76,33 @@ EVENTS = Resource("", "v1", "events")
 SECRETS = Resource("", "v1", "secrets")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
 PODS = Resource("", "v1", "pods")
-
 Operation = Mapping[str, Any]  # of a JSON patch
+
+
+class ForbiddenError(SourceAccessError):
+    """The server knows us, but forbids this (403)."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """An attempted request, in the words of Kubernetes' access control."""
+
+    verb: str  # "get", "list", "patch", "create"
+    group: str
+    resource: str  # plural
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        where = f" in namespace {self.namespace!r}" if self.namespace else " in all namespaces"
+        which = f" {self.name!r}" if self.name else ""
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}{which}{where}"
+
+    @property
+    def rule(self) -> str:
+        """The rule of a Role or ClusterRole that grants it."""
+        kind = f"a Role of namespace {self.namespace!r}" if self.namespace else "a ClusterRole"
+        return f'{kind} needs {{apiGroups: ["{self.group}"], resources: [{self.resource}], verbs: [{self.verb}]}}'
 
 
 class Kubernetes:
@@ -139,7 +177,7 @@ class Kubernetes:
         return self._object(answer, act)
 
     def post(self, event: Mapping[str, Any]) -> None:
-        """Create a Kubernetes Event from `task.kubernetes.events`. It is no error if the Event exists already."""
+        """Create a Kubernetes Event from `task.after.follow`. It is no error if the Event exists already."""
         namespace = str(event["metadata"]["namespace"])
         act = Act("create", "", "events", namespace)
         # the Event has a name, so it is never created twice
@@ -329,10 +367,6 @@ def _segment(text: str) -> str:
     return path_part(text)
 
 
-_TRIES = 8  # brackets that may be inside strings
-_KEY = b'"managedFields":['  # only a key; inside a string its quotes are escaped
-
-
 def without_managed_fields(body: bytes) -> bytes:
     """Return JSON of the API with empty lists as `managedFields`. A list stays as it is if its end is uncertain.
 
@@ -361,3 +395,72 @@ def _end(body: bytes, start: int) -> int:
         if (inner.count(b'"') - inner.count(b'\\"')) % 2 == 0:  # not inside a string
             return end
     return -1
+
+
+def problem(answer: Response, act: Act, who: str) -> TaskError:
+    """Return the error for an unsuccessful answer."""
+    said, status = sentence(answer), answer.status
+    words = f": {said}" if said else ""
+    if status == 401:
+        return SourceAccessError(
+            f"the Kubernetes API at {origin(answer.url)} does not accept {who} (401){words}",
+            hint="renew its token or certificate, and check it: kubectl auth whoami",
+        )
+    if status == 403:
+        return ForbiddenError(f"{who} may not {act}{words}", hint=act.rule)
+    if status == 429 or status >= 500:
+        return SourceDownError(f"the Kubernetes API cannot {act} now ({status}){words}", hint=_AGAIN)
+    if status == 404:
+        if act.group != "argoproj.io" or act.name:
+            return AbsentError(
+                f"there is nothing to {act}", hint="check the name, and whether it was deleted meanwhile"
+            )
+        return SourceAccessError(
+            f"Argo CD is not installed here: {origin(answer.url)} does not have {act.resource}.{act.group}",
+            hint="check which cluster the kubeconfig names: kubectl config current-context",
+        )
+    if status == 400 and act.verb == "list":
+        return UsageError(f"the Kubernetes API cannot {act} like this{words}", hint="check --selector and --namespace")
+    return SourceError(
+        f"the Kubernetes API does not {act} ({status}){words}",
+        hint="correct what it names, or let an administrator of the cluster look",
+    )
+
+
+def no_answer(error: NoAnswerError, act: Act) -> TaskError:
+    """Return the error for a missing answer."""
+    if error.kind == "tls":
+        return SourceAccessError(error.message, hint="give the cluster's certificate authority in the kubeconfig")
+    if error.kind == "large":
+        return SourceAccessError(
+            f"{error.message} to {act}", hint="check the server's address: no Kubernetes API does this"
+        )
+    if error.kind == "redirect":
+        return SourceAccessError(error.message, hint="check the server's address in the kubeconfig")
+    return SourceDownError(f"cannot {act}: {error.message}", hint=_AGAIN)
+
+
+def foreign(answer: Response) -> TaskError:
+    """Return the error for a success that does not come from a Kubernetes API, such as a login page of a proxy."""
+    kind = "".join(char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable())
+    return SourceAccessError(
+        f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is not a Kubernetes API",
+        hint="correct the server's address in the kubeconfig; if it is right, let the runner past the proxy or login "
+        "page in front of it",
+    )
+
+
+def sentence(answer: Response) -> str:
+    """Return the message of a `Status` as one printable line, or "" if there is none."""
+    message = status_of(answer).get("message")
+    text = message if isinstance(message, str) else ""
+    return one_line(text)[:_LONGEST]
+
+
+def status_of(answer: Response) -> dict[str, object]:
+    """Return the `Status` object of an unsuccessful answer, or an empty one."""
+    try:
+        body = answer.json()
+    except (ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) and body.get("kind") == "Status" else {}

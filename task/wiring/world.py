@@ -16,7 +16,7 @@ from task.annotations.subscription import Scope
 from task.applications.manifest_text import is_project
 from task.applications.work_tree import locate as find
 from task.argocd.cluster_secrets import ClusterSecrets
-from task.argocd.signed_revisions import keys_wanted
+from task.argocd.owners import keys_wanted
 from task.deciding.job import Followed, Landed
 from task.errors import TaskError, UsageError
 from task.forges.opened import RepositoryDeployments, RequestComments
@@ -29,8 +29,7 @@ from task.registry.signatures import Prover
 from task.settings import RegistryOptions, Settings
 from task.threads import once
 from task.urls import normal_url, without_login
-from task.wiring.applications import applications
-from task.wiring.argo import Argo, names_server, sources
+from task.wiring.argo import Argo, applications, names_server, sources
 from task.wiring.forges import ForgeClients
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress

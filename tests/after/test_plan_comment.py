@@ -6,7 +6,7 @@ from fake_world import FakeWorld
 from memory import SCOPE, WORDING
 from reports import decision, report
 
-from task.after.plan_comment import commented
+from task.after.follow_up import commented
 from task.deciding.job import Job, PlanComment, PullRequestOptions, Terms
 from task.errors import CredentialsError, TaskError
 from task.landing.ports import Comments, World

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from memory import NOW, SCOPE, URL, WORDING, Branch, Story, story
 from runs import KUSTOMIZATION, WEB, application, target
 
-from task.after.undo import LONGEST
+from task.after.follow_up import LONGEST_CAUSE
 from task.deciding.job import Failure, Followed, Job, Landed, Terms
 from task.errors import TaskError
 from task.image import parse_image
@@ -174,7 +174,7 @@ def test_a_hostile_cause_is_one_short_line() -> None:
     waited(scene, "1.1.0")
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
     reason = memory["images"]["web"]["hold"]["reason"]
-    assert len(reason) < LONGEST + 100
+    assert len(reason) < LONGEST_CAUSE + 100
     assert reason.isprintable()
     assert "secret" not in scene.branch.files[STATE]
 

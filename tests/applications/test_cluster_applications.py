@@ -14,8 +14,7 @@ from task.applications.cluster import ClusterManifests
 from task.errors import SourceAccessError, SourceDownError
 from task.http import Limits
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.client import Kubernetes
-from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.client import ForbiddenError, Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.pipeline.discover import discovered
 from task.policy.tag_filter import glob_match

@@ -12,8 +12,7 @@ import pytest
 from fakes.kubernetes_api import CONFIG_MAPS, SECRETS, Fault, KubernetesApi, running
 
 from task.argocd.cluster_secrets import ClusterSecrets
-from task.argocd.repo_access import credentials_of, settings_of
-from task.argocd.repo_secrets import RepoCredentials
+from task.argocd.repo_secrets import RepoCredentials, credentials_of, settings_of
 from task.errors import AnnotationError, CredentialsError, Malformed, SourceDownError
 from task.git.access import Access
 from task.git.command import Git

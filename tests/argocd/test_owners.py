@@ -1,4 +1,4 @@
-"""Who takes back a change of a live Application, and what one of an ApplicationSet waits for."""
+"""What an Application obeys: who takes a change of it back, its step, and the signatures that its project wants."""
 
 import json
 from collections.abc import Mapping
@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 from recorded import exchange
 
-from task.argocd.owners import LAST_APPLIED, parent_takes_back, set_of, set_takes_back, step_of
-from task.argocd.rollout_view import parent_of
+from task.argocd.owners import (
+    LAST_APPLIED,
+    accepted,
+    keys_wanted,
+    parent_of,
+    parent_takes_back,
+    set_of,
+    set_takes_back,
+    step_of,
+)
 
 FIELD = "spec.source.helm.parameters"
 CHILD = {"metadata": {"name": "web", "namespace": "argocd"}}
@@ -102,3 +110,48 @@ WAITS = "it waits for its step in the RollingSync of ApplicationSet gen: "
 def test_the_step_of_a_rolling_sync(owner: Mapping[str, Any], expected: str) -> None:
     owners = [{"kind": "ApplicationSet", "name": "gen"}]
     assert step_of(owner, {"metadata": {**CHILD["metadata"], "ownerReferences": owners}}) == expected
+
+
+REPO = "https://git.example.com/acme/gitops.git"
+KEY, OTHER = "D56C4FCA57A46444", "4AEE18F83AFDEB23"
+
+
+def policy(repos: list[Any], mode: str = "head", *keys: str) -> dict[str, Any]:
+    return {"repos": repos, "gpg": {"mode": mode, "keys": list(keys or (KEY,))}}
+
+
+def integrity(*policies: Any) -> dict[str, Any]:
+    return {"sourceIntegrity": {"git": {"policies": list(policies)}}}
+
+
+ANY = {"url": "*"}
+PROJECTS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({"signatureKeys": [{"keyID": KEY}, {"keyID": OTHER}]}, (KEY, OTHER)),
+    ({"signatureKeys": []}, ()),
+    ({"signatureKeys": "x"}, ()),
+    ({}, ()),
+    (integrity(policy([ANY])), (KEY,)),
+    (integrity(policy(["*"], "strict")), (KEY,)),  # as the first documents had it
+    (integrity(policy([ANY], "none")), ()),
+    (integrity(policy([{"url": "https://git.example.com/*"}], "strict", OTHER)), (OTHER,)),
+    (integrity(policy([{"url": "https://other.example.com/*"}])), ()),
+    (integrity(policy([ANY, {"url": "!https://git.example.com/acme/*"}])), ()),
+    (integrity(policy([{"url": REPO}], "none"), policy([ANY])), ()),
+    ({**integrity(policy([ANY], "none")), "signatureKeys": [{"keyID": KEY}]}, ()),
+    (integrity({"repos": "x"}, 1, {"repos": [ANY], "gpg": "x"}), ()),
+    ({"sourceIntegrity": "x"}, ()),
+]
+
+
+@pytest.mark.parametrize(("spec", "expected"), PROJECTS)
+def test_the_keys_that_a_project_wants(spec: dict[str, Any], expected: tuple[str, ...]) -> None:
+    assert keys_wanted({"spec": spec}, REPO) == expected
+    assert keys_wanted({"spec": None}, REPO) == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [((KEY,), True), ((f"AAAA{KEY.lower()}",), True), ((OTHER, KEY), True), (("BBBB",), False), ((), False)],
+)
+def test_an_id_or_a_fingerprint_is_enough(keys: tuple[str, ...], expected: bool) -> None:
+    assert accepted((KEY,), keys) is expected

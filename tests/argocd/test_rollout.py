@@ -8,8 +8,8 @@ from fakes.argocd_states import MORNING, NEW, OLD, REPO, application, applied, a
 from hypothesis import given
 from hypothesis import strategies as st
 
+from task.argocd.owners import parent_of
 from task.argocd.rollout import Rollout, Wanted, blocks, judge, later
-from task.argocd.rollout_view import parent_of
 
 PUSHED = MORNING.format(5)
 APP = application()

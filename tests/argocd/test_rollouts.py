@@ -9,12 +9,12 @@ from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import NEW, OLD, application, applied, at, operated, resource
 from fakes.kubernetes_api import APPLICATION_SETS, APPLICATIONS, KubernetesApi, running
 
+from task.after.expecting import Expected, expecting
 from task.after.waiting import all_of, judge_of, rollout_error
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
 from task.argocd.rollout import Rollout
 from task.argocd.rollouts import Awaited, Judge, Pace, Rollouts, RolloutState, refresh
-from task.argocd.running import Expected, expecting
 from task.errors import SourceAccessError, SourceDownError
 from task.http import Limits
 from task.image import parse_image

@@ -26,13 +26,12 @@ from fakes.kubernetes_rules import granted
 from support import ROOT, needs
 
 from scripts.transcripts import blocks
+from task.after.follow import updated_event
 from task.annotations.narrow import Narrow
 from task.applications.cluster import ClusterManifests
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.client import Kubernetes
-from task.kubernetes.errors import ForbiddenError
-from task.kubernetes.events import updated_event
+from task.kubernetes.client import ForbiddenError, Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
 

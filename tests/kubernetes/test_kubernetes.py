@@ -17,8 +17,7 @@ from task.http import Limits
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
 from task.kubernetes.application_store import ClusterApplications
-from task.kubernetes.client import Kubernetes, ResourceListLimits
-from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.client import ForbiddenError, Kubernetes, ResourceListLimits
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
 

@@ -15,8 +15,7 @@ from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceErro
 from task.http import Limits
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.client import Kubernetes
-from task.kubernetes.errors import ForbiddenError
+from task.kubernetes.client import ForbiddenError, Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
 

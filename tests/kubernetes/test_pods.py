@@ -10,10 +10,9 @@ from fakes.kubernetes_api import APPLICATIONS, PODS, KubernetesApi, running
 from task.argocd.rollout import Wanted, judge
 from task.http import Limits
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.application_store import ClusterApplications
+from task.kubernetes.application_store import ClusterApplications, nodes, workloads
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
-from task.kubernetes.pods import nodes, workloads
 from task.secret import Secret
 
 PULL = 'Back-off pulling image "ghcr.io/acme/web:1.1.0"'

@@ -15,8 +15,8 @@ from reports import commit, decision, report
 from rich.console import Console
 from runner_rules import ATTACKS, dangers
 
+from task.after import waiting
 from task.annotations.lint import Finding
-from task.argocd import rollout_display
 from task.argocd.rollouts import RolloutState
 from task.ci.results import repositories
 from task.cli import lint
@@ -158,12 +158,12 @@ def test_in_a_finding(text: str) -> None:
 
 
 def test_in_the_lines_of_a_rollout(text: str) -> None:
-    rows = [RolloutState(text, state, text, text, 1.0) for state in rollout_display.MARKS]
-    told = [*map(rollout_display.line, rows), rollout_display.summary(rows), rollout_display.summary(rows[:1])]
+    rows = [RolloutState(text, state, text, text, 1.0) for state in waiting.MARKS]
+    told = [*map(waiting.line, rows), waiting.summary(rows), waiting.summary(rows[:1])]
     assert dangers("\n".join(told)) == []
     console = terminal()
     with console.capture() as drawn:
-        console.print(rollout_display.picture(rows, 1.0, 2.0, console.size))
+        console.print(waiting.picture(rows, 1.0, 2.0, console.size))
     assert dangers(drawn.get()) == []
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from fakes.argocd_states import NEW, OLD, application, at, operated
 
+from task.after.expecting import Expected, expecting
 from task.argocd.rollout import Rollout
-from task.argocd.running import Expected, expecting
 from task.image import parse_image
 
 WEB = "ghcr.io/acme/web"

@@ -8,7 +8,7 @@ from unicodedata import combining, east_asian_width
 import pytest
 from rich.console import Console
 
-from task.argocd.rollout_display import display, line, picture, summary
+from task.after.waiting import display, line, picture, summary
 from task.argocd.rollouts import RolloutState, Sight
 from task.output.log import Log
 

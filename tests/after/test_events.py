@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from task.kubernetes.events import updated_event
+from task.after.follow import updated_event
 from task.model import Image
 from task.templates.change import Change
 
