@@ -1,27 +1,172 @@
-"""Reads manifest files of any size into plain data, document by document.
+"""Parses YAML text into events, with the best available parser, and reads manifest files of any size into plain data.
 
-It works on parser events. Scalars stay texts: the tag `1.10` is not a number. Aliases are shared and never copied, and
-the depth is limited, so an alias bomb does no harm. Merge keys (`<<`) are followed as kubectl and Argo CD do. Otherwise
-a rule that they bring, such as `allow-tags`, would not count here. A broken document does not hide the others.
+Go's YAML, and so Helm, Argo CD and kustomize, descends from libyaml 0.2, which PyYAML's wheels contain. It is ten times
+faster than ruamel.yaml's parser in Python. That one comes second, where libyaml refuses a text (`%YAML 1.2`, `[a:1]`)
+or is missing. ruamel.yaml's own C extension is libyaml 0.1, which refuses `{url: https://example.com}`.
+
+In manifests, scalars stay texts: the tag `1.10` is not a number. Aliases are shared and never copied, and the depth is
+limited, so an alias bomb does no harm. Merge keys (`<<`) are followed as kubectl and Argo CD do. Otherwise a rule that
+they bring, such as `allow-tags`, would not count here. A broken document does not hide the others.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from task.errors import Malformed
-from task.yaml_events import NULL, DataBuilder, Dialect, NotYaml, parsed
+import yaml
 
+from task.errors import Malformed
+
+# Go's readers skip a byte order mark before the first word of each document, and two files may have been put together.
+_BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
+_LARGE = 1_000_000  # characters; there is no second try, because the parser in Python would take minutes
+NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_MERGE = object()  # the key `<<`
 # A document without any of these cannot concern us, and is not parsed, because parsing takes most of the time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _FEW = 10_000  # keys that merge keys may add to the smallest text
+
+
+def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
+    """Call `build` with the events of `text`, and return its result. Raises `NotYaml`.
+
+    The text must not begin with a byte order mark, which the parsers do not count.
+    """
+    if "\ufeff" in text:
+        text = _BOM.sub(r"\1\n", text)  # as long as before, so that places in the text stay
+    problem: Exception | None = None  # the message of the first parser counts
+    if yaml.__with_libyaml__:
+        try:
+            return build(yaml.parse(text, Loader=yaml.CSafeLoader))
+        except Malformed:
+            raise
+        except (yaml.YAMLError, ValueError) as error:
+            problem = error
+            if len(text) > _LARGE:
+                raise NotYaml(problem) from error
+
+    # Imported here because few runs need it, and it is a thirtieth of the time that every other run takes to start.
+    from ruamel.yaml import YAML  # noqa: PLC0415
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
+
+    try:
+        return build(YAML(typ="safe", pure=True).parse(text))
+    except Malformed:
+        raise
+    except (YAMLError, RecursionError, ValueError) as error:
+        raise NotYaml(problem or error) from error
+
+
+class NotYaml(Malformed):
+    """No parser can read the text. `line` counts from 1, and is 0 if the parser does not say it."""
+
+    def __init__(self, error: Exception) -> None:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        self.line = mark.line + 1 if mark is not None else 0
+        self.what = str(what)
+        super().__init__(f"not valid YAML: {what}" + (f", line {self.line}" if self.line else ""))
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How data are made from events, and what a document may cost."""
+
+    scalar: Callable[[Any], Any]  # its event → the value
+    key: Callable[[Any, Mapping[Any, Any]], Any]  # the value, and the mapping so far → the key
+    value: Callable[[Any], Any] = lambda value: value  # of what is no key
+    deepest: int = 200
+    merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is a key like any other
+    most: int = 0  # values after aliases are expanded: seven lines can expand to ten million. 0 is no limit
+    tags: bool = True  # whether explicit tags are allowed
+
+
+def loaded(text: str, dialect: Dialect) -> list[Any]:
+    """Return the documents of a text as plain data. Raises `Malformed`."""
+    documents: list[Any] = parsed(text.removeprefix("\ufeff"), _Builder(dialect).build)
+    return documents
+
+
+class _Builder:
+    """Builds data from events, with a stack and without recursion. Aliases share their values."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._how, self._left = dialect, dialect.merged
+        self._stack: list[tuple[Any, list[Any], str | None]] = []  # container, [pending key] or [], and its anchor
+        self._sizes = [0]  # of the open containers, with their aliases expanded
+        self._anchors: dict[str | None, tuple[Any, int]] = {}
+        self._done: list[Any] = []
+
+    def build(self, events: Iterator[Any]) -> list[Any]:
+        for event in events:
+            kind = type(event).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
+            if not self._how.tags and (tag := getattr(event, "tag", None)):
+                raise Malformed(f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}", "leave the tag out")
+            if kind == "ScalarEvent":
+                self._put(_MERGE if self._merges(event) else self._how.scalar(event), 1, event.anchor)
+            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+                if len(self._stack) >= self._how.deepest:
+                    raise Malformed(f"nested more than {self._how.deepest} levels deep")
+                self._stack.append(({} if kind == "MappingStartEvent" else [], [], event.anchor))
+                self._sizes.append(1)
+                self._anchors.pop(event.anchor, None)
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                container, _, anchor = self._stack.pop()
+                self._put(container, self._sizes.pop(), anchor)
+            elif kind == "AliasEvent":
+                if event.anchor not in self._anchors:
+                    raise Malformed(f"anchor '{event.anchor}' value contains itself, or there is none")
+                self._put(*self._anchors[event.anchor], None)
+            elif kind == "DocumentEndEvent":
+                self._anchors, self._sizes = {}, [0]
+        return self._done
+
+    def _merges(self, event: Any) -> bool:
+        """Tell whether a scalar is a merge key. A quoted one is a key like any other."""
+        plain = event.implicit[0] or event.tag == "tag:yaml.org,2002:merge"
+        if event.value != "<<" or not plain or not self._how.merged or not self._stack:
+            return False
+        container, pending, _ = self._stack[-1]
+        return isinstance(container, dict) and not pending
+
+    def _merge(self, into: dict[Any, Any], value: Any) -> None:
+        """Add the keys of a mapping, or of a list of mappings, of which the first one wins.
+
+        For Go, the order of lines counts: a key that comes before `<<` is replaced, and one after it wins.
+        """
+        for one in reversed(value) if isinstance(value, list) else (value,):
+            if not isinstance(one, dict):
+                raise Malformed("a merge key (<<) takes a mapping or a list of mappings")
+            self._left -= len(one)
+            if self._left < 0:
+                raise Malformed("merge keys (<<) add more keys than the text has letters")
+            into.update(one)
+
+    def _put(self, value: Any, size: int, anchor: str | None) -> None:
+        self._sizes[-1] += size
+        if self._sizes[-1] > self._how.most > 0:
+            raise Malformed("document contains excessive aliasing")
+        if anchor:
+            self._anchors[anchor] = (value, size)
+        if not self._stack:
+            self._done.append(self._how.value(value))
+            return
+        container, pending, _ = self._stack[-1]
+        if isinstance(container, list):
+            container.append(self._how.value(value))
+        elif not pending:
+            pending.append(value if value is _MERGE else self._how.key(value, container))
+        elif (key := pending.pop()) is _MERGE:
+            self._merge(container, value)
+        else:
+            container[key] = self._how.value(value)
 
 
 @dataclass(frozen=True)
@@ -77,7 +222,7 @@ def plain(text: str, *, exact: bool = False) -> Any:
     A merge key is a key like any other. `exact` refuses what readers understand in different ways: explicit tags, and
     keys that are there twice.
     """
-    data = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_dialect(exact=exact)).build(events)))
+    data = loaded(text, Dialect(_scalar, _unique if exact else _key, tags=not exact))
     return data[0] if data else None
 
 
@@ -92,18 +237,12 @@ def _without_halves(data: Any, text: str) -> Any:
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
-        made = parsed(chunk, lambda events: list(DataBuilder(_dialect(len(chunk))).build(events)))
-        for number, data in enumerate(made):
+        for number, data in enumerate(loaded(chunk, Dialect(_scalar, _key, merged=_FEW + len(chunk)))):
             yield ManifestDocument(data, line + before, text=chunk, number=number)
     except NotYaml as error:
         yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
     except Malformed as error:
         yield ManifestDocument(None, line, error.message)
-
-
-def _dialect(size: int = 0, *, exact: bool = False) -> Dialect:
-    """Return how to read a text. `size`: its characters, if its merge keys are followed; they limit what these add."""
-    return Dialect(_scalar, _unique if exact else _key, merged=size and _FEW + size, tags=not exact)
 
 
 def _key(value: Any, _container: Mapping[Any, Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from task.errors import Malformed
 from task.templates.go_template.printing import sprint
 from task.text import go_float
-from task.yaml_events import NULL, DataBuilder, Dialect, parsed
+from task.yaml_documents import NULL, Dialect, loaded
 
 MOST = 1_000_000  # values in a document after its aliases are expanded
 _TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
@@ -39,8 +39,7 @@ def load(text: str) -> Any:
 
 def load_all(text: str) -> list[Any]:
     """Return all documents of a text. Raises the errors of `load`."""
-    found: list[Any] = parsed(text.removeprefix("\ufeff"), lambda events: list(DataBuilder(_DIALECT).build(events)))
-    return found
+    return loaded(text, _DIALECT)
 
 
 def _scalar(event: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from task.annotations.credential_source import CredentialSource, parse_credential_source
 from task.errors import Malformed
-from task.yaml_events import NULL, DataBuilder, Dialect, parsed
+from task.yaml_documents import NULL, Dialect, loaded
 
 _DEEPEST = 20
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[^\s?#@]*)?")
@@ -42,10 +42,7 @@ class RegistryConf:
 
 def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     """Return the entries of the file, in its order. Raises `Malformed`, which names the wrong entry."""
-    documents = parsed(
-        text.removeprefix("\ufeff"),
-        lambda events: list(DataBuilder(Dialect(_scalar, _key, deepest=_DEEPEST)).build(events)),
-    )
+    documents = loaded(text, Dialect(_scalar, _key, deepest=_DEEPEST))
     if len(documents) > 1:
         raise Malformed("has more than one YAML document")
     data = documents[0] if documents and documents[0] is not None else {}

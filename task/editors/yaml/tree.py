@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from task.errors import Malformed, TargetError
-from task.yaml_events import parsed
+from task.yaml_documents import NULL, parsed
 
 DEPTH = 200  # no person nests deeper than this, and loaders in C crash on very deep nesting
 BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers take these for line endings
@@ -38,10 +38,7 @@ class Node:
     @property
     def null(self) -> bool:
         """Whether it is an untagged null: empty, `~` or `null`."""
-        return self.kind == "scalar" and not self.style and not self.tag and self.value in NULLS
-
-
-NULLS = ("", "~", "null", "Null", "NULL")
+        return self.kind == "scalar" and not self.style and not self.tag and self.value in NULL
 
 
 @dataclass(frozen=True)
