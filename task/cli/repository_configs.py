@@ -13,8 +13,7 @@ from task.model import File, Files, Subscription
 from task.pipeline.discover import Locate
 from task.registry.signature import public_keys
 from task.repository_config.config import MISTAKEN, PATH, RepositoryConfig, unmatched
-from task.repository_config.reading import LARGEST, NOT_READ, check_config
-from task.repository_config.templates import template_in, with_keys
+from task.repository_config.reading import LARGEST, NOT_READ, check_config, template_in, with_keys
 from task.templates.commit_message import LONGEST
 from task.urls import normal_url
 

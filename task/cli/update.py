@@ -38,7 +38,7 @@ from task.output.notify import Receivers, check_url, notify
 from task.output.report_json import BY_HAND, first_of
 from task.pipeline.match import match_images
 from task.pipeline.run import Match, run
-from task.repository_config.freezes import seconds_of
+from task.repository_config.config import seconds_of
 from task.settings import SECRETS, EventOptions, RequestOptions, Settings
 from task.templates.commit_message import KEY as TRAILER_KEY
 from task.templates.commit_message import Trailer, build_trailers, check_template, commit_references

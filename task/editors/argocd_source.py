@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from task.editors.digests import digest_of, digest_value
 from task.editors.file_text import (
     alone,
     chosen,
@@ -33,11 +32,9 @@ from task.editors.file_text import (
     text_of,
     tree_of,
 )
-from task.editors.yaml.check import Splice, checked
-from task.editors.yaml.grow import add_items, add_keys, begin, drop_items
-from task.editors.yaml.layout import Data, Word, content_end, line_end, only_blank
-from task.editors.yaml.scalar import sound
-from task.editors.yaml.splice import splice
+from task.editors.helm_values import digest_of, digest_value
+from task.editors.yaml.edit import Splice, add_items, add_keys, begin, checked, drop_items, splice
+from task.editors.yaml.layout import Data, Word, content_end, line_end, only_blank, sound
 from task.editors.yaml.tree import Document, Node, Tree, pairs, resolved, value
 from task.errors import TargetError
 from task.image import live_image

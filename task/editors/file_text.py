@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from task.editors.yaml.scalar import sound
-from task.editors.yaml.splice import splice
+from task.editors.yaml.edit import splice
+from task.editors.yaml.layout import sound
 from task.editors.yaml.tree import Document, Node, Tree, parse, resolved, users
 from task.errors import AnnotationError, TargetError, TaskError
 from task.image import live_image

@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from task.editors.file_text import about, alone, result, split_tag, tag_value, tree_of, with_texts
-from task.editors.manifests import key_path
-from task.editors.markers import marked_image, marked_text, markers
-from task.editors.yaml.grow import add_keys
+from task.editors.manifests import key_path, marked_image, marked_text, markers
+from task.editors.yaml.edit import add_keys, splice
+from task.editors.yaml.layout import sound
 from task.editors.yaml.path import find, parse_path
-from task.editors.yaml.scalar import sound
-from task.editors.yaml.splice import splice
 from task.editors.yaml.tree import Document, Node, Tree, resolved, value
 from task.errors import TargetError
 from task.image import live_image

@@ -23,9 +23,8 @@ from task.editors.file_text import (
     tree_of,
     with_texts,
 )
-from task.editors.yaml.grow import add_items, add_keys, begin, drop_key
-from task.editors.yaml.layout import Data
-from task.editors.yaml.scalar import sound
+from task.editors.yaml.edit import add_items, add_keys, begin, drop_key
+from task.editors.yaml.layout import Data, sound
 from task.editors.yaml.tree import Document, Node, Tree, pairs, resolved, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target

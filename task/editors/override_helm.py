@@ -17,8 +17,8 @@ from task.editors.argocd_source import (
     unsound_names,
 )
 from task.editors.argocd_source import places as override_places
-from task.editors.digests import known_digest
-from task.editors.yaml.scalar import looks_typed
+from task.editors.helm_values import known_digest
+from task.editors.yaml.layout import looks_typed
 from task.errors import AnnotationError
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 

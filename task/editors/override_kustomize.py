@@ -30,7 +30,7 @@ from task.editors.argocd_source import (
 )
 from task.editors.file_text import alone, belongs, identity_of, refuse_taken, result, single, spelled
 from task.editors.kustomization import Replacement, reading_of
-from task.editors.yaml.splice import splice
+from task.editors.yaml.edit import splice
 from task.editors.yaml.tree import Document, Node, Tree, resolved
 from task.errors import TargetError
 from task.image import live_image

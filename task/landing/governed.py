@@ -24,8 +24,7 @@ from task.repository_config.config import (
     governed,
     keys_named,
 )
-from task.repository_config.reading import config_in, of_config
-from task.repository_config.templates import template_in, with_keys
+from task.repository_config.reading import config_in, of_config, template_in, with_keys
 
 CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
 

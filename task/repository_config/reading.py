@@ -1,9 +1,13 @@
-"""Reads `.image-update/config`. Every mistake is an error that names its line, because a misread rule has no effect."""
+"""Reads `.image-update/config`, and the files that it names: templates for commit messages, and public keys.
+
+Every mistake is an error that names its line, because a misread rule has no effect.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import TypeVar, get_args
@@ -13,10 +17,24 @@ from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_brea
 from task.errors import Malformed, TargetError
 from task.model import Demand, Files, Grouping, Identity, Wishes, Writes
 from task.policy.tag_order import parse_tag_order
-from task.repository_config.config import EVERYTHING, MISTAKEN, NO_CONFIG, PATH, Freeze, Match, RepositoryConfig, Rule
-from task.repository_config.freezes import schedule, seconds_of, zone_of
-from task.repository_config.globs import name_glob, path_glob
+from task.repository_config.config import (
+    EVERYTHING,
+    MISTAKEN,
+    NO_CONFIG,
+    PATH,
+    Freeze,
+    Match,
+    RepositoryConfig,
+    Rule,
+    name_glob,
+    path_glob,
+    schedule,
+    seconds_of,
+    zone_of,
+)
 from task.templates.commit_message import KEY as TRAILER_KEY
+from task.templates.commit_message import LONGEST as LONGEST_TEMPLATE
+from task.templates.commit_message import check_template
 from task.text import is_address, is_name, shortened
 
 T = TypeVar("T")
@@ -470,3 +488,40 @@ class _Reader:
 
     def _wrong(self, node: Node, what: str, hint: str) -> TargetError:
         return TargetError(f"line {self._line(node)}: {what}", hint=hint)
+
+
+def template_in(files: Files, path: str, line: int) -> str:
+    """Return the template's text. Raises TargetError, which has the line of the config that names the template."""
+    where = f"line {line}: "
+    try:
+        text = text_of(files, path)
+    except TargetError as error:
+        raise TargetError(
+            f"{where}commit.template: {path}: {error.message}", hint="name a text file of this repository"
+        ) from error
+    if text is None:
+        raise TargetError(f"{where}commit.template: there is no file {path}", hint="add it, or correct the path")
+    if len(text) > LONGEST_TEMPLATE:
+        raise TargetError(f"{where}commit.template: {path} is larger than 64 KiB", hint="shorten it")
+    try:
+        check_template(text)
+    except Malformed as error:
+        raise TargetError(f"{where}commit.template: {path}: {error.message}", hint=error.hint) from error
+    return text
+
+
+def with_keys(demand: Demand, files: Files) -> Demand:
+    """Return the demand with the texts of its keys. Raises TargetError, which has the line of the config."""
+    texts = []
+    for path in demand.keys:
+        where = f"line {demand.line}: {path}: "
+        try:
+            text = text_of(files, path)
+        except TargetError as error:
+            raise TargetError(f"{where}{error.message}", hint="name a text file of this repository") from error
+        if text is None:
+            raise TargetError(f"{where}there is no such file", hint="add the public key, or correct the path")
+        if len(text) > LONGEST_TEMPLATE:
+            raise TargetError(f"{where}it is larger than 64 KiB", hint="name a file with public keys only")
+        texts.append((path, text))
+    return replace(demand, texts=tuple(texts))

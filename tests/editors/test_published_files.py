@@ -7,8 +7,7 @@ import pytest
 import yaml
 from support import DATA, ROOT
 
-from task.editors.yaml.check import Splice, apply
-from task.editors.yaml.splice import splice
+from task.editors.yaml.edit import Splice, apply, splice
 from task.editors.yaml.tree import Node, Tree, parse, walk
 
 MOST = 10  # values of one file, which is checked whole after each

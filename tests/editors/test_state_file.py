@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from task.editors.state_data import data_of
-from task.editors.state_file import read_state, write_state
+from task.editors.state_file import data_of, read_state, write_state
 from task.errors import TargetError
 from task.model import Build, Hold, Meant, Memory, State, Written
 from task.schemas import load

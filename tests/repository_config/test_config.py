@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from task.image import parse_image
 from task.model import Application, Entry, Keys, Policy, Source, Subscription, Wishes
-from task.repository_config.config import Match, RepositoryConfig, Rule, agreed, decided, governed
-from task.repository_config.globs import name_glob, path_glob
+from task.repository_config.config import Match, RepositoryConfig, Rule, agreed, decided, governed, name_glob, path_glob
 from task.repository_config.reading import read_config
 
 NOW = "2026-11-22T12:00:00Z"

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.errors import Malformed
-from task.repository_config.config import Freeze, in_force
-from task.repository_config.freezes import schedule as check
-from task.repository_config.freezes import seconds_of, window, zone_of
+from task.repository_config.config import Freeze, in_force, seconds_of, window, zone_of
+from task.repository_config.config import schedule as check
 
 BERLIN = "Europe/Berlin"
 WEEKEND = ("0 18 * * 5", "62h", BERLIN)
