@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fakes import azure_api, bitbucket_cloud_api, bitbucket_data_center_api, gitea_api, github_api, gitlab_api
 from fakes.forge_server import ForgeServer
 
-from task.forges.address import ForgeAddress
+from task.forges.client import ForgeAddress
 
 AZURE = f"{azure_api.ORGANIZATION}/{azure_api.PROJECT}/_git/{azure_api.REPOSITORY}".replace(" ", "%20")
 DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.SLUG}.git"

@@ -13,8 +13,8 @@ import pytest
 from fakes.forge_server import ForgeServer, Reply, Request
 
 from task.errors import CredentialsError, Exit, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
-from task.forges.address import ForgeAddress
-from task.forges.client import ForgeApi, ForgeToken, Reach
+from task.forges.client import ForgeAddress, ForgeToken, Reach
+from task.forges.host import ForgeApi
 from task.forges.marks import described
 from task.forges.proposal import marked
 from task.http import Limits

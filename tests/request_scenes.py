@@ -17,8 +17,8 @@ MEMORY = "image-update-memory/"
 # No option changes the place of Bitbucket Cloud, so this patches the command.
 ELSEWHERE = """
 from dataclasses import replace
-from task.forges.address import ForgeAddress, web_below
-from task.forges.table import FORGES
+from task.forges.client import ForgeAddress, web_below
+from task.forges.places import FORGES
 def there(remote, root):
     return ForgeAddress("bitbucket", "bitbucket.org", root + "/2.0", remote.parts, web_below(root, remote.parts))
 FORGES["bitbucket"] = replace(FORGES["bitbucket"], place=there)

@@ -9,8 +9,7 @@ from task.argocd.connection import Connection
 from task.editors.yaml.path import locate, parse_path
 from task.editors.yaml.tree import parse
 from task.errors import TaskError
-from task.forges.address import Known
-from task.forges.places import place_of
+from task.forges.places import Known, place_of
 from task.forges.tokens import ForgeTokenOptions, Tokens
 from task.git.errors import PAGE, failure
 from task.git.names import base_branch_name

@@ -14,8 +14,8 @@ from task.deciding.target import earlier_reading, resolve, target_of
 from task.deciding.weigh import key_of
 from task.editors.state_file import read_state
 from task.errors import TaskError
+from task.forges.marks import Builds, build_key
 from task.forges.proposal import proposes
-from task.forges.proposed_builds import Builds, build_key
 from task.git.names import OURS
 from task.landing.ports import Batch, World
 from task.model import (

@@ -13,21 +13,33 @@ from dataclasses import replace
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.forges import azure_comments, comments
-from task.forges.address import PAIR, ForgeAddress, names_none, web_below
+from task.forges import azure_comments
 from task.forges.client import (
-    AlreadyThere,
+    PAIR,
+    STAYS,
     Client,
-    ForgeKind,
+    ForgeAddress,
     ForgeToken,
-    Host,
-    Overtaken,
     Reach,
+    dig,
+    listed,
+    names_none,
+    numbered,
+    valid_token,
+    web_below,
 )
-from task.forges.content import dig, listed, numbered, ours_to_delete
-from task.forges.notes import Notes, missing, tried
+from task.forges.host import (
+    COMMENTS_STAY,
+    AlreadyThere,
+    ForgeKind,
+    Host,
+    Notes,
+    Overtaken,
+    missing,
+    ours_to_delete,
+    tried,
+)
 from task.forges.proposal import LONGEST_BODY
-from task.forges.refusal import STAYS, valid_token
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -312,6 +324,6 @@ KIND = ForgeKind(
     host_ends=(".visualstudio.com",),  # each customer has a host
     client=Azure,
     place=_place,
-    comments=lambda reach: azure_comments.AzureComments(_AzureClient(reach, comments.STAYS)),
+    comments=lambda reach: azure_comments.AzureComments(_AzureClient(reach, COMMENTS_STAY)),
     compare="{0}/branchCompare?baseVersion=GB{1}&targetVersion=GB{2}",
 )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.forges.client import Client
-from task.forges.comments import Comment, NotOursError, holds
-from task.forges.content import dig, listed
-from task.forges.notes import rows
+from task.forges.client import Client, dig, listed
+from task.forges.host import Comment, NotOursError, holds
+from task.plain_data import mappings
 from task.urls import path_part
 
 _TEXT, _CLOSED = 1, 4  # of CommentType and CommentThreadStatus; a policy may require that all open threads are resolved
@@ -24,8 +23,8 @@ class AzureComments:
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `CommentApi.marked`. Azure returns all threads at once, oldest first."""
         said = self._client.json("GET", self._threads(request), "look for the comment")
-        for thread in reversed(rows(listed(said, "value"))):
-            for one in rows(thread.get("comments"))[:1]:
+        for thread in reversed(mappings(listed(said, "value"))):
+            for one in mappings(thread.get("comments"))[:1]:
                 if not one.get("isDeleted") and holds(dig(one, "content"), mark):
                     number = f"{dig(thread, 'id')}/comments/{dig(one, 'id')}"
                     yield Comment(number, dig(one, "content"), self._page(request, dig(thread, "id")))

@@ -13,22 +13,22 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges import bitbucket_comments, comments
-from task.forges.address import PAIR, ForgeAddress, names_none, web_below
+from task.forges import bitbucket_comments
 from task.forges.bitbucket import WITHOUT, login
-from task.forges.client import (
+from task.forges.client import PAIR, Client, ForgeAddress, Reach, dig, listed, names_none, numbered, web_below
+from task.forges.host import (
+    COMMENTS_STAY,
     MOVED,
     AlreadyThere,
-    Client,
     ForgeKind,
     Host,
+    Notes,
     Overtaken,
-    Reach,
+    ours_to_delete,
+    tried,
 )
-from task.forges.content import dig, listed, numbered, ours_to_delete, same
 from task.forges.marks import described
-from task.forges.notes import Notes, tried
-from task.forges.proposal import LONGEST_BODY
+from task.forges.proposal import LONGEST_BODY, same
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -248,7 +248,7 @@ KIND = ForgeKind(
     client=BitbucketCloud,
     place=_place,
     comments=lambda reach: bitbucket_comments.CloudComments(
-        _CloudClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
+        _CloudClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=COMMENTS_STAY)
     ),
     commit="{0}/commits/{1}",
     compare="{0}/branches/compare/{2}%0D{1}",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.forges.client import Client
-from task.forges.comments import Comment, NotOursError, holds
-from task.forges.content import dig, listed
-from task.forges.notes import rows
+from task.forges.client import Client, dig, listed
+from task.forges.host import Comment, NotOursError, holds
+from task.plain_data import mappings
 from task.urls import path_part
 
 NEEDS = "give the token the permission to read the repository and to write to its pull requests"
@@ -28,7 +27,7 @@ class CloudComments:
         params = {"sort": "-created_on", "pagelen": _SIZE}
         for page in range(1, _PAGES + 1):
             said = self._client.json("GET", self._comments(request), _LOOK, params={**params, "page": page})
-            for one in rows(listed(said, "values")):
+            for one in mappings(listed(said, "values")):
                 if not one.get("deleted") and holds(dig(one, "content", "raw"), mark):
                     yield Comment(dig(one, "id"), dig(one, "content", "raw"), dig(one, "links", "html", "href"))
             if not dig(said, "next"):
@@ -69,7 +68,7 @@ class DataCenterComments:
         for _page in range(_PAGES):
             params = {"start": start, "limit": _SIZE}
             said = self._client.json("GET", f"{self._path}/{path_part(request)}/activities", _LOOK, params=params)
-            for one in rows(listed(said, "values")):
+            for one in mappings(listed(said, "values")):
                 if dig(one, "action") == "COMMENTED" and holds(dig(one, "comment", "text"), mark):
                     number, version = dig(one, "comment", "id"), int(dig(one, "comment", "version") or 0)
                     yield Comment(number, dig(one, "comment", "text"), self._page(request, number), version)

@@ -11,12 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError
-from task.forges import bitbucket_comments, comments
-from task.forges.address import PAIR, ForgeAddress, names_none, web_below
+from task.forges import bitbucket_comments
 from task.forges.bitbucket import WITHOUT, login
-from task.forges.client import AlreadyThere, Client, ForgeKind, Host, Overtaken, Reach
-from task.forges.content import dig, listed, numbered
-from task.forges.notes import Notes, missing, tried
+from task.forges.client import PAIR, Client, ForgeAddress, Reach, dig, listed, names_none, numbered, web_below
+from task.forges.host import COMMENTS_STAY, AlreadyThere, ForgeKind, Host, Notes, Overtaken, missing, tried
 from task.forges.proposal import LONGEST_BODY
 from task.git.remote_url import RemoteUrl
 from task.http import Response
@@ -256,7 +254,7 @@ KIND = ForgeKind(
     place=_place,
     question=("/rest/api/1.0/application-properties", _is_it),
     comments=lambda reach: bitbucket_comments.DataCenterComments(
-        _DataCenterClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=comments.STAYS)
+        _DataCenterClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=COMMENTS_STAY)
     ),
     commit="{0}/commits/{1}",
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",

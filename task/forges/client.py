@@ -1,70 +1,66 @@
-"""What all forges share: their Protocol, the HTTP client, and the steps that never open two requests for a branch.
+"""A client of one forge's API: where a repository is there, what is asked, and what refusals mean.
 
-A request belongs to a head branch of the repository itself. Requests from forks may use any branch name, and never
-count. If something fails here, the pushed branch stays, and the next run completes the request.
+A refusal becomes one of our named errors, with the forge's own words, and never with a secret.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urljoin
 
 from task import shutdown
-from task.errors import Outpaced, TaskError, UnreachableError
-from task.forges.address import ForgeAddress
-from task.forges.comments import CommentApi
-from task.forges.content import fitted, overtaken, same
-from task.forges.deployments import DeploymentApi
-from task.forges.marks import described, lacking, settled, wish, wishes, with_settled
-from task.forges.notes import Notes, noted
-from task.forges.proposal import LONGEST, closed_body
-from task.forges.refusal import STAYS, limited, refused, unanswered, words
-from task.git.remote_url import RemoteUrl
-from task.http import Http, Limits, Login, NoAnswerError, Response
-from task.model import Proposal, Proposed
+from task.errors import CredentialsError, ForgeError, Malformed, RepositoryError, TaskError, UnreachableError
+from task.git.token_prefixes import wrong_issuer
+from task.http import Http, Limits, Login, NoAnswerError, Response, retry_after
 from task.secret import Secret
-from task.urls import origin
+from task.text import one_line, shortened
+from task.urls import origin, path_part
 
+PAIR = 2  # most projects have two parts: owner and repository
+STAYS = "the pushed branch stays, and running again completes the request"
+SOFTWARE = {
+    "azure": "Azure DevOps",
+    "bitbucket": "Bitbucket Cloud",
+    "bitbucket-server": "Bitbucket Data Center",
+    "gitea": "Gitea or Forgejo",
+    "github": "GitHub",
+    "gitlab": "GitLab",
+}
 LONGEST_WAIT = 30.0  # seconds to wait for a rate limit; a longer wait is an error
 # An Application's repoURL may name any server as a forge. A page of a hundred requests with long texts has at most 10
 # MB.
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=600.0)
 _TURNS = 3
-_RACES = 5
 _MOVED = (301, 307, 308)
+_LONGEST = 300  # characters of the forge's words
+_UNKNOWN_WAIT = 60.0  # seconds; GitHub asks for a minute where it names no time
+_TEXTS = ("message", "detail", "error_description", "error", "errors", "fields")  # where forges put their words
 
 
-class ForgeApi(Protocol):
-    """One repository on its forge."""
+@dataclass(frozen=True)
+class ForgeAddress:
+    """One repository on a forge."""
 
-    def find(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest closed or merged one, or None.
+    forge: str  # its name in `task.forges.places`
+    host: str  # in the form for messages: "github.com", "git.example.com:8443"
+    api: str  # the API's base, without a slash at the end: "https://api.github.com"
+    # (owner, repository); GitLab: all groups, then the project; Azure: (organization, project, repository);
+    # Data Center: (project key or ~user, repository). Decoded: quote each part for a URL.
+    project: tuple[str, ...]
+    web: str = ""  # the repository's page, without a slash at the end
 
-        Its state is "gone" if the forge has closed it because its branch was deleted, and says so.
-        """
 
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open the request, or update the open one. There is never a second one.
+def web_below(root: str, parts: Sequence[str]) -> str:
+    """Return the address that these parts of a path have below a forge's root."""
+    return "/".join((root, *map(path_part, parts)))
 
-        `found` is what `find` returned before the push, so nothing is looked up again. Raises `Outpaced` if the request
-        was merged meanwhile: then the rest has to be decided on the new tip.
-        """
 
-    def state(self, number: str) -> Proposed:
-        """Return the state of one request: open, merged (with its merge commit) or closed."""
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """Close an open request with a sentence why; then it declines nothing.
-
-        Raises `Outpaced` if another run has described something newer there since.
-        """
-
-    def close(self) -> None:
-        """Close the connections."""
+def names_none(forge: str, shape: str) -> Malformed:
+    """Return the error for a URL that is not the address of a repository there."""
+    return Malformed(f"the URL does not name a repository on {forge}", f"write {shape}")
 
 
 @dataclass(frozen=True)
@@ -87,97 +83,6 @@ class Reach:
     limits: Limits = LIMITS
     # takes a sentence for people, such as: the repository has moved
     warn: Callable[[str], None] = lambda _sentence: None
-
-
-@dataclass(frozen=True)
-class ForgeKind:
-    """Everything about one kind of forge. Its file ends with it, and `task.forges.table` lists it."""
-
-    name: str  # as --forge names it
-    client: Callable[[Reach], ForgeApi]
-    comments: Callable[[Reach], CommentApi]
-    # A repository's URL, and where the forge's web begins → the repository's place; the host is filled in later.
-    place: Callable[[RemoteUrl, str], ForgeAddress]
-    aliases: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()  # its public hosts
-    host_ends: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()  # found in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
-    # An address below its root that needs no login, and a test whether the answer comes from this kind of forge.
-    question: tuple[str, Callable[[Response], bool]] | None = None
-    # {0} is the repository's page, {1} the base branch, {2} the head branch. For `commit`, {1} is the commit.
-    compare: str = "{0}/compare/{1}...{2}"
-    commit: str = "{0}/commit/{1}"
-    deployments: Callable[[Reach], DeploymentApi] | None = None  # None if it shows no deployments
-
-
-class Host(ABC):
-    """What each forge has to do for a request. `said` is the forge's own answer about one."""
-
-    longest: ClassVar[int] = LONGEST  # characters of a text
-    # What the forge does not have, with a sentence for people: "labels", "assignees", "auto_merge".
-    without: ClassVar[Mapping[str, str]] = {}
-    # What becomes of an auto-merge with our next push; "again" means that it has to be set again.
-    auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
-
-    @abstractmethod
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`."""
-
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return settle(self, proposal, found)
-
-    def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        return self.read(number)[0]
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As `ForgeApi.withdraw`."""
-        now, said = self.read(found.number)
-        if now.state == "open":
-            if described(now.body) != described(found.body):
-                raise Outpaced(f"{found.url} proposes something newer by now")
-            self.shut(said, closed_body(now, because))
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the connections."""
-
-    @abstractmethod
-    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
-        """Open a request with title, text and draft. Raises `AlreadyThere` if the forge says that one is open."""
-
-    @abstractmethod
-    def read(self, number: str) -> tuple[Proposed, Any]:
-        """Return one request as it is now, and the forge's own answer."""
-
-    @abstractmethod
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """Change title and text of the open request. Raises `Overtaken` if the request is no longer open."""
-
-    @abstractmethod
-    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the labels, people and auto-merge of this proposal, if they are missing. What fails becomes a note."""
-
-    @abstractmethod
-    def shut(self, said: Any, body: str) -> None:
-        """Close the open request with this text."""
-
-    @abstractmethod
-    def tip(self, head: str) -> str:
-        """Return the commit that the head branch has now, or "" if the forge does not say."""
-
-
-class Overtaken(Exception):
-    """Others have changed the request since it was found, so look again. Never leaves `settle`."""
-
-
-class AlreadyThere(Exception):
-    """The forge says that a request for this branch is already open. Never leaves `settle`."""
-
-    def __init__(self, found: Proposed | None = None) -> None:
-        super().__init__()
-        self.found = found  # that request, if the forge names it
 
 
 class Limited(Exception):
@@ -317,94 +222,149 @@ class Client:
         self.reach.warn(f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)")
 
 
-def settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
-    """Open or update the request, even if other runs do the same: there is one request, about its newest commit.
+def refused(
+    answer: Response,
+    what: str,
+    *,
+    host: str,
+    needs: str = "",
+    token: Secret = Secret(""),
+    stays: str = STAYS,
+    forge: str = "",
+) -> TaskError:
+    """Return the error for an answer of 300 and above; `what` ends the sentence "could not …", `stays` a hint.
 
-    `found` is what `find` returned before the push. If a branch has moved on, its request is left to the run that moved
-    it, as `head_commit` of the answer shows. Raises `Outpaced` if the request was merged since.
+    401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission `needs`; limits and 5xx:
+    `UnreachableError`; a redirect and everything else: `ForgeError`.
     """
-    before, notes = found, Notes()
-    for name, sentence in host.without.items():
-        if wanted := getattr(proposal, name):
-            notes.add(sentence)
-            proposal = replace(proposal, **{name: type(wanted)()})
-    for turn in range(_RACES):
-        if found and found.state == "merged":  # either the request to update, or one with the proposed commit
-            was_open = before is not None and before.state == "open" and before.number == found.number
-            if was_open or described(found.body) == described(proposal.body) != "":
-                raise Outpaced(f"{found.url} was merged meanwhile")
+    said = words(answer, token)
+    because = f"{answer.status}{f' ({said})' if said else ''}"
+    if (wait := limited(answer)) is not None:
+        return UnreachableError(
+            f"{host} limits the rate of requests: could not {what}: {because}",
+            hint=f"run it again in {wait:.0f} seconds; {stays}",
+        )
+    needs = needs or "give the token the permission to write pull requests"
+    if answer.status == 401:
+        return CredentialsError(
+            f"{host} does not accept the API token: could not {what}: {because}",
+            hint=f"{valid_token(token, host, forge)}: {needs}; {stays}",
+        )
+    if answer.status == 403:
+        return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {stays}")
+    if answer.status == 404:
+        return RepositoryError(
+            f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
+            hint=f"check the repository's URL and the token: {needs}",
+        )
+    if answer.status >= 500 or answer.status == 408:
+        return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {stays}")
+    if answer.status < 400:
+        return ForgeError(
+            f"{host} redirects the request elsewhere: could not {what}: {because}",
+            hint="the repository may have moved: write its present URL",
+        )
+    return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {stays}")
+
+
+def valid_token(token: Secret, host: str, forge: str) -> str:
+    """Return what to give instead of a refused token. If its prefix is another forge's, the sentence says so."""
+    wrong = wrong_issuer(token, host, SOFTWARE.get(forge, ""))
+    return f"{wrong or 'give a valid one'} as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file"
+
+
+def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
+    """Return the error if there is no answer at all."""
+    if error.kind == "tls":
+        return CredentialsError(
+            f"{error.message}: could not {what}", hint="give its certificate authority: --ca-file FILE"
+        )
+    return UnreachableError(f"{error.message}: could not {what}", hint=f"run it again; {stays}")
+
+
+def limited(answer: Response) -> float | None:
+    """Return the seconds to wait if a limit on requests is the reason, else None.
+
+    GitHub answers 403 at its limits, too: the primary by x-ratelimit-remaining, the secondary by Retry-After or
+    its words (docs.github.com, "Rate limits for the REST API").
+    """
+    headers = answer.headers
+    if answer.status == 403:
+        said = words(answer).lower()
+        if not (
+            "Retry-After" in headers
+            or headers.get("x-ratelimit-remaining", "").strip() == "0"
+            or "secondary rate limit" in said
+            or "abuse detection" in said
+        ):
+            return None
+    elif answer.status != 429:
+        return None
+    return wait_of(answer)
+
+
+def wait_of(answer: Response) -> float:
+    """Return the seconds until a limit on requests allows the next one.
+
+    They are in the answer's headers. Without such a header they are a minute. At GitHub's secondary limit, the headers
+    tell when the primary one begins anew, which may be an hour later.
+    """
+    if (after := retry_after(answer)) is not None:
+        return after
+    headers = answer.headers
+    left = (headers.get("x-ratelimit-remaining") or headers.get("RateLimit-Remaining") or "0").strip()
+    reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
+    if left != "0" or not reset.isdecimal():
+        return _UNKNOWN_WAIT
+    return max(0.0, float(reset) - time.time()) + 1
+
+
+def words(answer: Response, token: Secret = Secret("")) -> str:
+    """Return the forge's message on one short line. A token in it is blanked."""
+    try:
+        said = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
+    except (ValueError, RecursionError):
+        said = "" if "html" in answer.headers.get("Content-Type", "") else answer.text()
+    said = one_line(said[: 4 * _LONGEST])
+    if token:
+        said = said.replace(token.reveal(), "***")
+    return shortened(said, _LONGEST)
+
+
+def _texts(said: Any, depth: int = 0) -> Iterator[str]:
+    """Yield all texts in the places where forges put them, at any depth."""
+    if isinstance(said, str):
+        yield said
+    elif isinstance(said, list) and depth < 5:  # deep enough for all
+        for one in said[:10]:
+            yield from _texts(one, depth + 1)
+    elif isinstance(said, dict) and depth < 5:
+        known = [name for name in _TEXTS if said.get(name)]
+        if not known and depth:  # {"field": "head", "code": "invalid"}, {"labels": ["is too long"]}
+            for name, value in list(said.items())[:10]:
+                yield from (f"{name}: {text}" for text in _texts(value, depth + 1))
+        for name in known:
+            yield from _texts(said[name], depth + 1)
+
+
+def dig(value: Any, *names: str | int) -> str:
+    """Return the text or number under these names and positions, or "" if it is missing or of another type."""
+    for name in names:
         try:
-            if found is not None and found.state == "open":
-                return _brought_up_to_date(host, found, proposal, notes)
-            whole = fitted(proposal, host.longest)
-            made, said = host.create(whole)
-            notes.add(made.note)
-            return _completed(host, made, said, whole, whole, notes) if wishes(whole) else noted(made, notes)
-        except Overtaken:
-            found = None
-        except AlreadyThere as there:
-            found = there.found
-            shutdown.sleep(0.2 * turn)  # the forge's lists may be late
-        except UnreachableError as error:  # it may have been opened nevertheless: look, and try once more
-            known = isinstance(error.__cause__, Limited) or (found is not None and found.state == "open")
-            if known or turn or shutdown.code():
-                raise
-            found = None
-        found = found or host.find(proposal.base, proposal.head)
-    raise UnreachableError(
-        f"others keep changing the request for {proposal.head}, or the Git host does not show it",
-        hint="run it again: the branch stays",
-    )
+            value = value[name]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    return str(value) if isinstance(value, str | int) else ""
 
 
-def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
-    ours = described(proposal.body)
-    now, said = host.read(found.number)
-    if now.state != "open" or overtaken(found, now, proposal):
-        raise Overtaken
-    # Forges notice a push late, and some show only twelve digits of a commit. So ask for the branch itself, but only if
-    # the request does not show our commit.
-    shown = now.head_commit != "" and ours.startswith(now.head_commit)
-    if not shown and (newer := _moved(host, ours, proposal.head)):
-        return replace(found, head_commit=newer, note=MOVED)
-    whole = fitted(proposal, host.longest, now)
-    missing = lacking(proposal, whole.body)
-    pushed, set_before = described(now.body) != ours, wish("auto-merge") in settled(now.body)
-    # A person may have switched it off before the push. A forge that does not say so is asked again.
-    off = found.auto_merge is False and found.head_commit == described(found.body)
-    if pushed and proposal.auto_merge and set_before and not off:
-        if host.auto_merge_after_push == "ends":
-            whole = replace(whole, body=with_settled(whole.body, settled(whole.body) - {wish("auto-merge")}))
-        missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
-    done = now
-    if not same(now, whole):
-        done, said = host.write(said, whole.title, whole.body)
-    elif not wishes(missing):
-        return noted(replace(done, head_commit=ours or done.head_commit), notes)
-    done = _completed(host, done, said, whole, missing, notes)
-    if done.head_commit != ours != "" and described(now.body) == done.head_commit:
-        host.write(host.read(found.number)[1], now.title, now.body)  # we have overwritten the text of a newer commit
-    return done
+def listed(value: Any, name: str) -> list[Any]:
+    """Return the list under that name, or an empty one."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
 
 
-MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
-
-
-def _completed(host: Host, done: Proposed, said: Any, whole: Proposal, missing: Proposal, notes: Notes) -> Proposed:
-    """Set what is missing, and mark in the text what is set. A newer build marks its own text."""
-    if wishes(missing):
-        done, said = host.complete(said, missing, notes)
-    ours = described(whole.body)
-    if newer := _moved(host, ours, whole.head):
-        return noted(replace(done, head_commit=newer, note=MOVED), notes)
-    is_set = settled(whole.body) | (wishes(missing) - notes.missed)
-    if is_set != settled(whole.body) and done.state == "open":
-        with suppress(Overtaken):
-            host.write(said, whole.title, with_settled(whole.body, is_set))
-    return noted(replace(done, head_commit=ours or done.head_commit), notes)
-
-
-def _moved(host: Host, ours: str, head: str) -> str:
-    """Return the branch's tip if it is not the commit in our text, or "" if it is, or is unknown."""
-    tip = host.tip(head) if ours else ""
-    return tip if tip != ours else ""
+def numbered(number: str, host: str, what: str = "a pull request") -> str:
+    """Return the number of `what`, which all later steps need. Raises `UnreachableError` if the answer has none."""
+    if number:
+        return number
+    raise UnreachableError(f"{host} answers with something that is not {what}", hint="run it again")

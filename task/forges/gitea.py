@@ -12,24 +12,24 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import RepositoryError
-from task.forges import comments, gitea_comments
-from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import (
+from task.forges import gitea_comments
+from task.forges.client import PAIR, STAYS, Client, ForgeAddress, ForgeToken, Reach, dig, names_none, web_below
+from task.forges.host import (
+    COMMENTS_STAY,
     AlreadyThere,
-    Client,
     ForgeKind,
-    ForgeToken,
     Host,
+    Notes,
     Overtaken,
-    Reach,
+    missing,
+    ours_to_delete,
+    tried,
 )
-from task.forges.content import dig, ours_to_delete
 from task.forges.marks import described, settled, wish
-from task.forges.notes import Notes, missing, rows, tried
-from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.plain_data import mappings
 from task.retry import until
 from task.urls import path_part
 
@@ -161,7 +161,7 @@ class Gitea(Host):
         seen = 0
         for page in range(1, pages + 1):
             answer = self._client.ask("GET", path, what, params={**params, "page": page, "limit": rows_each}, fine=fine)
-            found = rows(self._client.parsed(answer, what)) if answer.status < 300 else []
+            found = mappings(self._client.parsed(answer, what)) if answer.status < 300 else []
             yield from found
             seen += len(found)
             if not found or str(seen) == answer.headers.get("X-Total-Count"):
@@ -175,7 +175,7 @@ class Gitea(Host):
         """
         path, params = f"{self._path}/issues/{pull['number']}/timeline", {"since": pull["closed_at"]}
         answer = self._client.ask("GET", path, "read what happened to the request", params=params, fine=(403, 404))
-        events = rows(self._client.parsed(answer, "read its timeline")) if answer.status < 300 else []
+        events = mappings(self._client.parsed(answer, "read its timeline")) if answer.status < 300 else []
         ends = [one for one in events if dig(one, "type") in ("close", "reopen", "delete_branch")][-2:]
         if [dig(one, "type") for one in ends] != ["close", "delete_branch"]:
             return False
@@ -215,7 +215,7 @@ class Gitea(Host):
         """Add these labels to a request, and return the names of all its labels."""
         path = f"{self._path}/issues/{number}/labels"
         there = self._client.json("POST", path, "set labels", json={"labels": names}, again=True)
-        return [dig(one, "name") for one in rows(there)]
+        return [dig(one, "name") for one in mappings(there)]
 
     def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
         """Return the names by their lower-case form."""
@@ -354,5 +354,5 @@ KIND = ForgeKind(
     client=Gitea,
     place=_place,
     question=("/api/v1/version", _is_it),
-    comments=lambda reach: gitea_comments.GiteaComments(*connected(reach, gitea_comments.NEEDS, comments.STAYS)),
+    comments=lambda reach: gitea_comments.GiteaComments(*connected(reach, gitea_comments.NEEDS, COMMENTS_STAY)),
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from task.forges.client import Client
-from task.forges.comments import Comment, holds
-from task.forges.content import dig
-from task.forges.notes import rows
+from task.forges.client import Client, dig
+from task.forges.host import Comment, holds
+from task.plain_data import mappings
 
 NEEDS = "give a token with write:issue and read:user, of a user who may write to the repository"
 
@@ -22,7 +21,7 @@ class GiteaComments:
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `CommentApi.marked`. Gitea gives all comments at once, the oldest first."""
         path = f"{self._path}/issues/{request}/comments"
-        for one in reversed(rows(self._client.json("GET", path, "look for the comment"))):
+        for one in reversed(mappings(self._client.json("GET", path, "look for the comment"))):
             if holds(dig(one, "body"), mark) and dig(one, "user", "id") == self._me:
                 yield Comment(dig(one, "id"), dig(one, "body"), dig(one, "html_url"))
 

@@ -8,18 +8,26 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, TaskError
-from task.forges import comments, deployments, github_comments, github_deployments
-from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import AlreadyThere, Client, ForgeKind, Host, Overtaken, Reach
-from task.forges.content import dig
+from task.forges import github_comments, github_deployments
+from task.forges.client import PAIR, STAYS, Client, ForgeAddress, Reach, dig, names_none, web_below
 from task.forges.github_merge import AutoMerge
+from task.forges.host import (
+    COMMENTS_STAY,
+    DEPLOYMENTS_STAY,
+    AlreadyThere,
+    ForgeKind,
+    Host,
+    Notes,
+    Overtaken,
+    missing,
+    tried,
+)
 from task.forges.marks import described
-from task.forges.notes import Notes, missing, rows, tried
 from task.forges.proposal import LONGEST_BODY
-from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.plain_data import mappings
 from task.urls import path_part, split
 
 NEEDS = (
@@ -123,7 +131,7 @@ class GitHub(Host):
             "head": f"{self._owner}:{head}", "base": base, "state": "all",
             "sort": "created", "direction": "desc", "per_page": 10,
         }  # fmt: skip
-        return rows(self._client.json("GET", f"{self._path}/pulls", "look for the pull request", params=params))
+        return mappings(self._client.json("GET", f"{self._path}/pulls", "look for the pull request", params=params))
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
         """Tell whether the head branch is in the repository itself. A fork's branch may have any name."""
@@ -192,8 +200,8 @@ def proposed(pull: Mapping[str, Any]) -> Proposed:
 
 
 def _deployments(reach: Reach) -> github_deployments.GitHubDeployments:
-    client, path = connected(reach, github_deployments.NEEDS, deployments.STAYS)
-    statuses, _path = connected(reach, github_deployments.STATUSES_NEED, deployments.STAYS)
+    client, path = connected(reach, github_deployments.NEEDS, DEPLOYMENTS_STAY)
+    statuses, _path = connected(reach, github_deployments.STATUSES_NEED, DEPLOYMENTS_STAY)
     return github_deployments.GitHubDeployments(client, statuses, path)
 
 
@@ -221,5 +229,5 @@ KIND = ForgeKind(
     place=_place,
     question=("/api/v3/meta", _is_it),
     deployments=_deployments,
-    comments=lambda reach: github_comments.GitHubComments(*connected(reach, github_comments.NEEDS, comments.STAYS)),
+    comments=lambda reach: github_comments.GitHubComments(*connected(reach, github_comments.NEEDS, COMMENTS_STAY)),
 )

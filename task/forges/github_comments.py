@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from task.errors import RepositoryError
-from task.forges.client import Client
-from task.forges.comments import PAGES, Comment, holds
-from task.forges.content import dig
+from task.forges.client import Client, dig
 from task.forges.github_merge import graphql
-from task.forges.notes import rows
+from task.forges.host import PAGES, Comment, holds
 from task.http import Response
+from task.plain_data import mappings
 
 NEEDS = (
     'give the token "Pull requests: write" (a classic token: repo); in GitHub Actions, permissions: '
@@ -35,7 +34,7 @@ class GitHubComments:
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `CommentApi.marked`."""
         for page in self._pages(request):
-            for one in reversed(rows(page.get("nodes"))):
+            for one in reversed(mappings(page.get("nodes"))):
                 if one.get("viewerDidAuthor") is True and holds(dig(one, "body"), mark):
                     yield Comment(dig(one, "fullDatabaseId"), dig(one, "body"), dig(one, "url"))
 

@@ -12,11 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
-from task.forges.client import Client, Limited, Reach
-from task.forges.content import dig, listed
+from task.forges.client import Client, Limited, Reach, dig, listed, wait_of
 from task.forges.github import HEADERS
 from task.forges.github_merge import graphql
-from task.forges.refusal import wait_of
 from task.git.repository.lost_answers import NotDoneError
 from task.http import Response
 from task.model import Changeset

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from task.forges.client import Client
-from task.forges.content import dig, numbered
-from task.forges.notes import rows
+from task.forges.client import Client, dig, numbered
 from task.model import CommitStatus, Deployment
+from task.plain_data import mappings
 from task.text import one_line, shortened
 from task.urls import path_part, web_page
 
@@ -45,7 +44,7 @@ class GitHubDeployments:
             "sha": deployment.commit, "environment": deployment.environment, "task": TASK, "per_page": 1,
         }  # fmt: skip
         what = f"look for {_named(deployment)}"
-        found = rows(self._client.json("GET", f"{self._path}/deployments", what, params=params))
+        found = mappings(self._client.json("GET", f"{self._path}/deployments", what, params=params))
         return dig(found, 0, "id")
 
     def change(self, number: str, deployment: Deployment) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from task.forges.client import Client
-from task.forges.notes import Notes
+from task.forges.host import Notes
 from task.model import Proposed
 from task.text import one_line
 

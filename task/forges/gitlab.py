@@ -7,16 +7,25 @@ from functools import partial
 from typing import Any
 
 from task.errors import ForgeError, RepositoryError
-from task.forges import comments, deployments, gitlab_comments, gitlab_deployments
-from task.forges.address import PAIR, ForgeAddress, names_none, web_below
-from task.forges.client import AlreadyThere, Client, ForgeKind, Host, Overtaken, Reach
-from task.forges.content import dig, ours_to_delete
+from task.forges import gitlab_comments, gitlab_deployments
+from task.forges.client import PAIR, STAYS, Client, ForgeAddress, Reach, dig, names_none, web_below
+from task.forges.host import (
+    COMMENTS_STAY,
+    DEPLOYMENTS_STAY,
+    AlreadyThere,
+    ForgeKind,
+    Host,
+    Notes,
+    Overtaken,
+    missing,
+    ours_to_delete,
+    tried,
+)
 from task.forges.marks import described
-from task.forges.notes import Notes, missing, rows, tried
-from task.forges.refusal import STAYS
 from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.plain_data import mappings
 from task.retry import until
 from task.urls import path_part
 
@@ -47,7 +56,7 @@ class GitLab(Host):
         found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
         ours = [
             one
-            for one in rows(found)
+            for one in mappings(found)
             if dig(one, "source_project_id") == dig(one, "target_project_id") != ""
             and (dig(one, "source_branch"), dig(one, "target_branch")) == (head, base)
         ]
@@ -249,7 +258,7 @@ KIND = ForgeKind(
     question=("/api/v4/version", _is_it),
     compare="{0}/-/compare/{1}...{2}",
     deployments=lambda reach: gitlab_deployments.GitLabDeployments(
-        *connected(reach, gitlab_deployments.NEEDS, deployments.STAYS)
+        *connected(reach, gitlab_deployments.NEEDS, DEPLOYMENTS_STAY)
     ),
-    comments=lambda reach: gitlab_comments.GitLabComments(*connected(reach, gitlab_comments.NEEDS, comments.STAYS)),
+    comments=lambda reach: gitlab_comments.GitLabComments(*connected(reach, gitlab_comments.NEEDS, COMMENTS_STAY)),
 )

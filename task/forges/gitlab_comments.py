@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from task.forges.client import Client
-from task.forges.comments import PAGES, Comment, holds
-from task.forges.content import dig
-from task.forges.notes import rows
+from task.forges.client import Client, dig
+from task.forges.host import PAGES, Comment, holds
+from task.plain_data import mappings
 
 NEEDS = (
     "give a personal, project or group access token with scope api and role Reporter "
@@ -28,7 +27,7 @@ class GitLabComments:
         params = {"order_by": "created_at", "sort": "desc", "per_page": _SIZE}
         for page in range(1, PAGES + 1):
             what = "look for the comment"
-            found = rows(self._client.json("GET", self._notes(request), what, params={**params, "page": page}))
+            found = mappings(self._client.json("GET", self._notes(request), what, params={**params, "page": page}))
             for one in found:
                 if holds(dig(one, "body"), mark) and dig(one, "author", "id") == self._me:
                     yield Comment(dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id")))

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from task.errors import ForgeError, RepositoryError
-from task.forges.client import Client
-from task.forges.content import dig, numbered
-from task.forges.notes import rows
+from task.forges.client import Client, dig, numbered
 from task.model import CommitStatus, Deployment, DeploymentState
+from task.plain_data import mappings
 from task.urls import path_part, web_page
 
 NEEDS = (
@@ -47,7 +46,7 @@ class GitLabDeployments:
         """As `DeploymentApi.find`. A deployment that a job created belongs to that job."""
         params = {"environment": deployment.environment, "order_by": "id", "sort": "desc", "per_page": _PAGE}
         what = f"look for {_named(deployment)}"
-        for one in rows(self._client.json("GET", f"{self._path}/deployments", what, params=params)):
+        for one in mappings(self._client.json("GET", f"{self._path}/deployments", what, params=params)):
             if dig(one, "sha") == deployment.commit and not one.get("deployable") and dig(one, "status") in _OPEN:
                 return dig(one, "id")
         return ""

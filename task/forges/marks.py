@@ -1,17 +1,22 @@
 """The invisible marks in the text of a pull request: where our part is, and what runs have to know of it later.
 
 People may write before and after our part, and change the title. Both stay. What is set on a request is marked, too:
-what is missing then was taken off by a person, and anything else is still to be set.
+what is missing then was taken off by a person, and anything else is still to be set. The builds that it proposes are
+there in base64: if a person closes it and deletes its branch, only this text still has what was declined. A later run
+finds out from it whether an event is for that build or an older one.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from hashlib import sha256
 
-from task.model import Proposal, Proposed
+from task.model import Build, Proposal, Proposed, Written
+from task.timestamps import utc
 
 # What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
 HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
@@ -24,7 +29,9 @@ ABOUT = {
     END: "what follows stays",
 }
 ANY = re.compile(r"^(?:<!--|\[//\]: # \()\s*image-update(?:-[a-z]+)?: .*$", re.MULTILINE)
-KEY = 8  # hexadecimal digits of what is set
+KEY = 8  # hexadecimal digits of a build, and of what is set
+LONGEST = 65_536  # characters that are read of builds; more is nothing of ours
+Builds = Mapping[str, Written]  # by `build_key`
 
 
 def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
@@ -109,3 +116,45 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
         assignees=new("assignee", proposal.assignees),
         auto_merge=proposal.auto_merge and wish("auto-merge") not in known,
     )
+
+
+def build_key(application: str, alias: str, image: str) -> str:
+    """Return a key for an image of an Application (`namespace/name`). `image` is the image's identity."""
+    return sha256(f"{application}\n{alias}\n{image}".encode("utf-8", "replace")).hexdigest()[:KEY]
+
+
+def packed(builds: Builds, room: int) -> str:
+    """Return the builds in base64, in at most `room` characters, or "" if there are none.
+
+    The last ones are left out if they do not fit.
+    """
+    rows = list(builds.items())
+    while rows:
+        groups: dict[Written, str] = {}
+        for key, written in rows:
+            groups[written] = groups.get(written, "") + key
+        data = [[[one.tag, one.digest, *asdict(one.build).values()], keys] for one, keys in groups.items()]
+        text = b64encode(json.dumps(data, separators=(",", ":")).encode()).decode()
+        if len(text) <= room:
+            return text
+        rows = rows[: min(len(rows) - 1, len(rows) * room // len(text))]
+    return ""
+
+
+def unpacked(text: str) -> dict[str, Written]:
+    """Return the builds from what `packed` made.
+
+    They are empty for any other text, because anybody may write into a request.
+    """
+    found: dict[str, Written] = {}
+    try:
+        for values, keys in json.loads(b64decode(text[:LONGEST], validate=True)):
+            tag, digest, sequence, counter, commit, repository, created = values
+            words = (tag, digest, counter, commit, repository, created, keys)
+            if not all(isinstance(word, str) for word in words) or not isinstance(sequence, int | None):
+                return {}
+            build = Build(sequence, counter, commit, repository, utc(created) if created else "")
+            found |= {keys[at : at + KEY]: Written(tag, digest, build) for at in range(0, len(keys), KEY)}
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return found

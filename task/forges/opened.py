@@ -6,14 +6,10 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 
 from task.errors import ForgeError, Malformed
-from task.forges.address import ForgeAddress, Known
-from task.forges.client import LIMITS, ForgeApi, ForgeToken, Reach
-from task.forges.comments import CommentApi, put
-from task.forges.deployments import DeploymentApi
+from task.forges.client import LIMITS, ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import GitHubCommits
-from task.forges.places import place_of
-from task.forges.probe import probe
-from task.forges.table import FORGES, forge_of, understood
+from task.forges.host import Checked, CommentApi, DeploymentApi, ForgeApi, put, understood
+from task.forges.places import FORGES, Known, place_of, probe
 from task.forges.tokens import Tokens
 from task.git.remote_url import remote_of
 from task.http import Limits
@@ -71,7 +67,9 @@ class Forges:
         place = self.place(repo, reached)
         with self._lock:
             if place not in self._opened:
-                self._opened[place] = forge_of(self._reach(place, self._tokens.of(place)))
+                self._opened[place] = Checked(
+                    FORGES[place.forge].client(self._reach(place, self._tokens.of(place))), place
+                )
             return self._opened[place]
 
     def comments(self, repo: str, reached: str = "") -> RequestComments:
@@ -146,7 +144,7 @@ class RequestComments:
 
     @property
     def forge(self) -> str:
-        """Its name in `task.forges.table`."""
+        """Its name in `task.forges.places`."""
         return self._place.forge
 
     def put(self, request: str, mark: str, body: str) -> str:

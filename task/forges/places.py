@@ -1,22 +1,47 @@
-"""Finds out from a repository's URL which forge it is on, where its API is, and which project it is there.
+"""The table of forges, and which of them a repository is on: its URL tells, or its host is asked.
 
-The URL comes from an Application, so no part of it is trusted as the path of a request.
+The URL comes from an Application, so no part of it is trusted as the path of a request. A host is asked at addresses
+that each forge answers to anyone, without a login.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
-from task.errors import Malformed
-from task.forges.address import PAIR, ForgeAddress, Known
-from task.forges.table import FORGES
+from task.errors import ForgeError, Malformed, UnreachableError
+from task.forges import azure, bitbucket_cloud, bitbucket_data_center, gitea, github, gitlab
+from task.forges.client import PAIR, ForgeAddress
+from task.forges.host import ForgeKind
 from task.git.remote_url import RemoteUrl, remote_of
+from task.http import Http, Limits, NoAnswerError
 from task.urls import split
 
+# The order in which a host is asked: Gitea's list of paths first, since no other forge has an /api/v1/version.
+FORGES: Mapping[str, ForgeKind] = {
+    one.name: one
+    for one in (
+        gitea.KIND,
+        gitlab.KIND,
+        github.KIND,
+        bitbucket_cloud.KIND,
+        bitbucket_data_center.KIND,
+        azure.KIND,
+    )
+}
 *_FIRST, _LAST = FORGES
 HINT = f"write --forge NAME or --forge NAME=https://HOST; NAME is {', '.join(_FIRST)} or {_LAST}"
+LIMITS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known about a forge from elsewhere than the URL: `--forge NAME=URL`, CI_SERVER_URL, a probe."""
+
+    forge: str
+    root: str  # of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means: as in the URL
+    chosen: bool = False  # by `--forge`: then it also applies to ssh hosts with other names
 
 
 def forge_option(text: str) -> Known:
@@ -108,3 +133,39 @@ def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
 def compare_url(place: ForgeAddress, base: str, head: str) -> str:
     """Return the page that shows what the head branch changes."""
     return FORGES[place.forge].compare.format(place.web, quote(base), quote(head))
+
+
+def probe(
+    remote: RemoteUrl, more_ca: str = "", log: Callable[[str], None] = lambda _line: None, limits: Limits = LIMITS
+) -> Known:
+    """Return which forge a host is, and where its web begins (GitLab and others may be below a path).
+
+    Raises `ForgeError` if the host is of another kind, and `UnreachableError` if it does not answer.
+    """
+    http = Http(remote.root, more_ca=more_ca, log=log, limits=limits)
+    answered = False
+    folders = [""]
+    if not remote.ssh and len(remote.parts) > 2:  # there is a folder before owner and repository
+        folders.append(f"/{quote(remote.parts[0])}")
+    try:
+        for folder in folders:
+            for forge in FORGES.values():
+                if forge.question is None:
+                    continue
+                path, is_it = forge.question
+                try:
+                    answer = http.ask("GET", f"{folder}{path}")
+                except NoAnswerError:
+                    continue
+                answered = True
+                if is_it(answer):
+                    return Known(forge.name, f"{remote.root}{folder}")
+    finally:
+        http.close()
+    if not answered:
+        raise UnreachableError(
+            f"{remote.host} does not show which kind of Git host it is: it does not answer over https",
+            hint=f"{HINT}; or --ca-file",
+        )
+    hint = HINT.replace("NAME or --forge NAME=https://HOST", f"NAME={remote.root}")
+    raise ForgeError(f"which kind of Git host {remote.host} is, cannot be seen from outside", hint=hint)

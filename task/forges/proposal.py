@@ -1,4 +1,4 @@
-"""The title and body of a pull request, the marks it is known by, and the name of its branch.
+"""The title and body of a pull request, the marks it is known by, and what a forge's limits leave of them.
 
 Images, tags and names come from others: `task.output.markdown` shows them as code.
 """
@@ -6,11 +6,14 @@ Images, tags and names come from others: `task.output.markdown` shows them as co
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import accumulate
 from json import dumps
 from typing import Literal
+from unicodedata import east_asian_width
 
 from task.forges.marks import (
     ABOUT,
@@ -20,15 +23,23 @@ from task.forges.marks import (
     HIDDEN,
     HIDDEN_WITHOUT_HTML,
     MARK,
+    TITLE,
     WITHOUT_HTML,
+    Builds,
     beside,
+    build_key,
     described,
+    digest,
+    packed,
+    renamed,
+    settled,
     split,
+    unpacked,
     value_of,
     with_mark,
+    with_settled,
 )
-from task.forges.proposed_builds import Builds, build_key, packed, unpacked
-from task.model import Proposed, Written
+from task.model import Proposal, Proposed, Written
 from task.output.markdown import Row, code, folded, link
 from task.output.markdown import builds as table_of
 from task.templates.change import AppChanges, Change
@@ -256,3 +267,40 @@ def _fenced(text: str, room: int) -> str:
 
 def _calling_nobody(text: str) -> str:
     return MENTION.sub(lambda found: found[0] + BREAK, text)
+
+
+def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Proposal:
+    """Return the proposal with a title and body within the forge's limits, and with marks of both.
+
+    The title and the text that people gave the open request `now` stay. Our part of the body is cut, but not its marks.
+    """
+    title, body = proposal.title, proposal.body
+    # Gitea 1.26 counts columns, of which a wide letter takes two, and cuts longer titles without notice.
+    ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
+    if ends and ends[-1] > LONGEST_TITLE:
+        title = f"{title[: bisect_right(ends, LONGEST_TITLE - 1)]}…"
+    if now and renamed(now):
+        title, body = now.title, with_mark(body, TITLE, value_of(now.body, TITLE))
+    else:
+        body = with_mark(body, TITLE, digest(title))
+    if now:
+        body = beside(now.body, with_settled(body, settled(now.body)))
+    if (more := len(body) - longest) > 0:
+        before, ours, after = split(body)
+        text, _, marks = ours.rpartition("\n\n")
+        body = f"{before}{text[: max(0, len(text) - more - 2)]}\n…\n\n{marks}{after}"
+    return replace(proposal, title=title, body=body)
+
+
+def same(found: Proposed, proposal: Proposal) -> bool:
+    """Tell whether the request already has this text. Forges change line ends and drop trailing white space."""
+    return _plain(found.title) == _plain(proposal.title) and _plain(found.body) == _plain(proposal.body)
+
+
+def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
+    """Tell whether another build has written its text since the request was found."""
+    return described(now.body) not in (described(found.body), described(proposal.body))
+
+
+def _plain(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip()

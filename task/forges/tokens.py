@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
-from task.forges.address import ForgeAddress, Known
-from task.forges.client import ForgeToken
-from task.forges.table import FORGES
+from task.forges.client import ForgeAddress, ForgeToken
+from task.forges.places import FORGES, Known
 from task.git.environment import Login
 from task.secret import Secret
 from task.urls import origin, split

@@ -13,8 +13,8 @@ from task.deciding.move import Move
 from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import TargetError, TaskError
+from task.forges.marks import build_key
 from task.forges.proposal import proposes
-from task.forges.proposed_builds import build_key
 from task.git.names import OURS
 from task.landing.carried import listed
 from task.landing.gathering import Gather

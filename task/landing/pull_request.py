@@ -8,7 +8,7 @@ from dataclasses import replace
 from task.deciding.job import Job, Outcome, landed_at
 from task.deciding.move import failed
 from task.errors import TaskError
-from task.forges.marks import described, lacking, split, wishes
+from task.forges.marks import Builds, build_key, described, lacking, split, wishes
 from task.forges.proposal import (
     Content,
     Links,
@@ -22,7 +22,6 @@ from task.forges.proposal import (
     standing,
     title,
 )
-from task.forges.proposed_builds import Builds, build_key
 from task.landing.changeset import Obsolete, PreparedCommit
 from task.landing.ports import Repository, World
 from task.landing.requests import Request, closed_for_this

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from task.deciding.job import Job
 from task.deciding.move import Move
 from task.errors import TaskError
-from task.forges.marks import described
+from task.forges.marks import build_key, described
 from task.forges.proposal import refuses
-from task.forges.proposed_builds import build_key
 from task.landing.ports import Forge, World
 from task.model import Proposed, Verdict, Written
 from task.policy.order import commits, version_of, why_older

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 
 from task.errors import Malformed, TaskError, UsageError
-from task.forges.address import Known
 from task.forges.github_commits import GitHubCommits
 from task.forges.opened import Forges, RepositoryDeployments, RequestComments
-from task.forges.places import compare_url, forge_option, known_to, place_of
-from task.forges.table import FORGES
+from task.forges.places import FORGES, Known, compare_url, forge_option, known_to, place_of
 from task.forges.tokens import ForgeTokenOptions, Tokens, check_token_file
 from task.git.credentials import certificates
 from task.git.environment import Login

@@ -10,8 +10,8 @@ from forge_kinds import KINDS, place_on
 from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
 from task.forges import bitbucket_comments, gitea_comments, github_comments, gitlab_comments
 from task.forges.client import ForgeToken, Reach
-from task.forges.comments import PAGES, put
-from task.forges.table import FORGES
+from task.forges.host import PAGES, put
+from task.forges.places import FORGES
 from task.http import Limits
 from task.secret import Secret
 

@@ -11,7 +11,7 @@ from task.errors import ForgeError, RepositoryError, UnreachableError
 from task.forges import github_deployments, gitlab_deployments
 from task.forges.client import ForgeToken, Reach
 from task.forges.opened import RepositoryDeployments
-from task.forges.table import FORGES
+from task.forges.places import FORGES
 from task.http import Limits
 from task.model import CommitStatus, Deployment
 from task.secret import Secret

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from task.errors import Malformed
-from task.forges.address import ForgeAddress, Known
-from task.forges.places import compare_url, forge_option, known_to, place_of
+from task.forges.client import ForgeAddress
+from task.forges.places import Known, compare_url, forge_option, known_to, place_of
 
 GH = ("github", "github.com", "https://api.github.com")
 GL = ("gitlab", "gitlab.com", "https://gitlab.com/api/v4")

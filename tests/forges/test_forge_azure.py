@@ -11,9 +11,8 @@ from fakes.forge_server import Reply, serving
 from forge_plays import HEAD, PLAYS, World, completes, fails, plain, text, the_only
 
 from task.errors import CredentialsError, UnreachableError
-from task.forges.address import ForgeAddress
 from task.forges.azure import Azure, identities_api, login
-from task.forges.client import ForgeToken
+from task.forges.client import ForgeAddress, ForgeToken
 from task.secret import Secret
 
 

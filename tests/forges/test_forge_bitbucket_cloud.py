@@ -11,10 +11,9 @@ from forge_plays import HEAD, PLAYS, World
 
 from task.errors import CredentialsError
 from task.forges import bitbucket_cloud
-from task.forges.address import ForgeAddress
 from task.forges.bitbucket import login
 from task.forges.bitbucket_cloud import BitbucketCloud
-from task.forges.client import ForgeToken
+from task.forges.client import ForgeAddress, ForgeToken
 from task.secret import Secret
 
 

@@ -10,10 +10,9 @@ from fakes.forge_server import Request, serving
 from forge_plays import HEAD, PLAYS, World, text, the_only
 
 from task.errors import Outpaced, UnreachableError
-from task.forges.address import ForgeAddress
 from task.forges.bitbucket import login
 from task.forges.bitbucket_data_center import BitbucketDataCenter
-from task.forges.client import ForgeToken
+from task.forges.client import ForgeAddress, ForgeToken
 from task.secret import Secret
 
 

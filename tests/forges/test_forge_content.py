@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from task.errors import UnreachableError
-from task.forges.content import dig, fitted, honest, listed, numbered, ours_to_delete, overtaken, same
+from task.forges.client import dig, listed, numbered
+from task.forges.host import honest, ours_to_delete
 from task.forges.marks import digest
+from task.forges.proposal import fitted, overtaken, same
 from task.model import Proposal, Proposed
 
 BEGIN, END = "[//]: # (image-update-begin: ours)", "[//]: # (image-update-end: -)"

@@ -10,7 +10,7 @@ from fakes.gitea_api import Gitea as Server
 from forge_plays import HEAD, PLAYS, SECRET, World, fails, text, the_only
 
 from task.errors import CredentialsError, ForgeError
-from task.forges.address import ForgeAddress
+from task.forges.client import ForgeAddress
 from task.forges.gitea import Gitea
 
 

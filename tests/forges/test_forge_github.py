@@ -10,7 +10,7 @@ from fakes.github_api import GitHub as Server
 from forge_plays import HEAD, PLAYS, World
 
 from task.errors import RepositoryError, UnreachableError
-from task.forges.address import ForgeAddress
+from task.forges.client import ForgeAddress
 from task.forges.github import GitHub
 from task.forges.github_merge import graphql
 

@@ -10,7 +10,7 @@ from fakes.gitlab_api import GitLab as Server
 from forge_plays import HEAD, PLAYS, World
 
 from task.errors import RepositoryError
-from task.forges.address import ForgeAddress
+from task.forges.client import ForgeAddress
 from task.forges.gitlab import GitLab
 
 

@@ -11,8 +11,8 @@ from serving import serving as serving_anything
 from support import costs_at_most
 
 from task.errors import CredentialsError, ForgeError, UnreachableError
-from task.forges.address import Known
 from task.forges.opened import Forges
+from task.forges.places import Known
 from task.forges.tokens import ForgeTokenOptions, Tokens
 
 TOKEN = {"IMAGE_UPDATE_FORGE_TOKEN": "good-token"}

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from task.errors import ForgeError, UnreachableError
-from task.forges.address import ForgeAddress, Known
-from task.forges.client import ForgeApi, ForgeToken, Reach
-from task.forges.probe import LIMITS, probe
-from task.forges.table import FORGES, Checked, forge_of
+from task.forges.client import ForgeAddress, ForgeToken, Reach
+from task.forges.host import Checked, ForgeApi
+from task.forges.places import FORGES, LIMITS, Known, probe
 from task.git.remote_url import RemoteUrl
 from task.model import Proposal, Proposed
 from task.secret import Secret
@@ -112,7 +111,7 @@ def test_the_table_knows_every_forge() -> None:
     for name in FORGES:
         project = ("o", "p", "r") if name == "azure" else ("o", "r")
         place = ForgeAddress(name, "h", "https://h.example", project)
-        forge_of(Reach(place, ForgeToken(Secret("x")))).close()
+        FORGES[name].client(Reach(place, ForgeToken(Secret("x")))).close()
 
 
 class Odd:

@@ -7,7 +7,7 @@ import pytest
 from requests.structures import CaseInsensitiveDict
 
 from task.errors import CredentialsError, Exit, ForgeError, RepositoryError, TaskError, UnreachableError
-from task.forges.refusal import limited, refused, unanswered, words
+from task.forges.client import limited, refused, unanswered, words
 from task.http import NoAnswerError, Response
 from task.secret import Secret
 

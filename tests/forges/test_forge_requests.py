@@ -12,7 +12,7 @@ from fakes.forge_server import serving
 from forge_kinds import KINDS, place_on
 from forge_plays import World
 
-from task.forges.table import FORGES
+from task.forges.places import FORGES
 
 # Forge, requests for a first request, for a newer build; the same with a label, a reviewer, an assignee and auto-merge.
 # The first of these asks for everything, looks at the branch once more, and marks in the text what is set. The second

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from task.errors import CredentialsError, UsageError
-from task.forges.address import ForgeAddress, Known
-from task.forges.places import forge_option, place_of
+from task.forges.client import ForgeAddress
+from task.forges.places import Known, forge_option, place_of
 from task.forges.tokens import VARIABLE, ForgeTokenOptions, Tokens, covers
 from task.git.environment import Login
 from task.secret import Secret

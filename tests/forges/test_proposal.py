@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.forges.marks import ABOUT, ANY, BEGIN, END, described
+from task.forges.marks import ABOUT, ANY, BEGIN, END, described, packed
+from task.forges.places import FORGES
 from task.forges.proposal import (
     LIFE,
     LONGEST_BODY,
@@ -27,8 +28,6 @@ from task.forges.proposal import (
     standing,
     title,
 )
-from task.forges.proposed_builds import packed
-from task.forges.table import FORGES
 from task.model import Build, Image, Proposed, Written
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import commit_message

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.forges.proposed_builds import build_key, packed, unpacked
+from task.forges.marks import build_key, packed, unpacked
 from task.model import Build, Written
 
 BUILD = Build(12, "ci", "c" * 40, "https://git.example.com/acme/web", "2026-11-21T06:00:00Z")

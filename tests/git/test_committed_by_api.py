@@ -14,8 +14,7 @@ from support import bare_repo, commit, git, show
 
 from task.errors import CredentialsError, Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
 from task.forges import github_merge
-from task.forges.address import ForgeAddress
-from task.forges.client import ForgeToken, Reach
+from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, GitHubCommits
 from task.git.command import Git
 from task.git.repository import lost_answers

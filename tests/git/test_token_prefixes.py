@@ -2,8 +2,8 @@
 
 import pytest
 
-from task.forges.refusal import SOFTWARE
-from task.forges.table import FORGES
+from task.forges.client import SOFTWARE
+from task.forges.places import FORGES
 from task.git.errors import failure
 from task.git.token_prefixes import PREFIXES, SERVERS, software_of, wrong_issuer
 from task.secret import Secret
