@@ -8,7 +8,7 @@ ignores some invisible characters.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -172,3 +172,52 @@ def go_float(number: float) -> str:
     if point <= 0:
         return "0." + "0" * -point + digits
     return digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
+
+
+def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
+    """Return the known word that equals a word or differs from it in at most `most` letters, or ""."""
+    normal, words = normal_spelling(word), _words(word)
+    best, least = "", most + 1
+    for key in known:
+        if normal == normal_spelling(key) or words == _words(key):
+            return key
+        if (letters := differ(normal, normal_spelling(key), least)) < least:
+            best, least = key, letters
+    return best
+
+
+@lru_cache(maxsize=4096)
+def normal_spelling(word: str) -> str:
+    """Return a word in lower case, with `-` for `_` and `.`."""
+    return word.lower().replace("_", "-").replace(".", "-")
+
+
+@lru_cache(maxsize=4096)
+def _words(key: str) -> Sequence[str]:
+    return sorted(re.split(r"[-._]+", key.lower()))
+
+
+def differ(one: str, other: str, limit: int) -> int:
+    """Return in how many letters two words differ (inserted, dropped, replaced or swapped), but at most `limit`.
+
+    This is the Damerau-Levenshtein distance. It stops early, because a manifest may have many long keys.
+    """
+    if abs(len(one) - len(other)) >= limit:
+        return limit
+    start = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    if start is None:
+        return min(limit, abs(len(one) - len(other)))
+    one, other = one[start:], other[start:]
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        new = [i]
+        for j, against in enumerate(other, 1):
+            cost = min(row[j] + 1, new[-1] + 1, row[j - 1] + (letter != against))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == against:
+                cost = min(cost, before[j - 2] + 1)
+            new.append(cost)
+        if min(new) >= limit and min(row) >= limit:
+            return limit
+        before, row = row, new
+    return min(row[-1], limit)

@@ -9,8 +9,7 @@ from fake_world import FakeWorld
 from runs import KUSTOMIZATION, WEB, application, target
 
 from task.after.follow_up import follow_up
-from task.annotations.application import PREFIX
-from task.annotations.narrow import Narrow
+from task.annotations.application import PREFIX, Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.cli.update import MATCHES
 from task.deciding.job import Followed, Intent, Job, Landed, Terms, Wording

@@ -10,7 +10,7 @@ from fakes.kubernetes_api import APPLICATIONS, running
 from runs import WEB, application, manifest, repository, target
 from support import Result, image_update, show
 
-from task.annotations.image_updater_config import NO_LOOP, ConfigOption, options_of
+from task.annotations.image_updater import NO_LOOP, ConfigOption, options_of
 from task.schemas import load
 
 GIT = {"write_back_method": "git"}

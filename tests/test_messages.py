@@ -3,7 +3,7 @@
 import pytest
 from memory import Story, story
 
-from task.annotations.known_keys import doubt, names_of
+from task.annotations.keys import doubt, names_of
 from task.argocd.api import explained
 from task.argocd.connection import Connection
 from task.editors.yaml.path import locate, parse_path

@@ -22,8 +22,7 @@ from support import DATA, Result, bare_repo, command, commit, git, image_update,
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
 from task.commands.scan import chosen
-from task.deciding.ask import settled_without_git
-from task.deciding.decide import decide
+from task.deciding.decide import decide, settled_without_git
 from task.deciding.job import Terms, Wording
 from task.deciding.weigh import Facts
 from task.image import parse_image

@@ -15,8 +15,7 @@ from task.after.waiting import Descends, all_of, holding, judge_of, told, watch
 from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
 from task.argocd.rollouts import Awaited, Judge, RolloutApi, RolloutState, refresh
-from task.deciding.job import Failure, Followed, Landed, Recovery, RolloutEnd
-from task.deciding.move import change_of
+from task.deciding.job import Failure, Followed, Landed, Recovery, RolloutEnd, change_of
 from task.errors import Exit, RolloutError, TaskError, UnreachableError
 from task.kubernetes.client import APPLICATIONS, Kubernetes
 from task.landing.ports import Forge

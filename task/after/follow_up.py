@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from task import shutdown
 from task.after.deployments import ShownDeployments
-from task.deciding.ask import Ask
-from task.deciding.job import Failure, Intent, Job, Outcome, Recovery
+from task.deciding.job import Ask, Failure, Intent, Job, Outcome, Recovery
 from task.errors import Exit, TaskError
 from task.forges.marks import HIDDEN, HIDDEN_WITHOUT_HTML, WITHOUT_HTML
 from task.forges.proposal import LONGEST, LONGEST_BODY
@@ -22,7 +21,7 @@ from task.output.report_json import as_json
 from task.output.summary import summary
 from task.pipeline.match import Matched
 from task.pipeline.run import Delivered, Ended, deliver_all
-from task.policy.order import version_of
+from task.policy.builds import version_of
 from task.templates.commit_message import REFERENCE
 from task.text import one_line, shortened, without_logins
 from task.timestamps import epoch_seconds, of_unix

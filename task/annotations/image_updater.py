@@ -1,4 +1,4 @@
-"""Turns `ImageUpdater`, AIU's custom resource, into annotations on the Applications that it references.
+"""Turns AIU's own resources into ours: an `ImageUpdater` into annotations on the Applications that it references.
 
 Selection, specificity and merge order (global < applicationRef < image) are those of AIU v1.3
 (its docs/configuration/applications.md). Every setting becomes a per-image annotation, so that no Application-wide
@@ -6,17 +6,26 @@ annotation applies by accident.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any
 
-from task.annotations.image_updater_fields import Path, unknown_fields
-from task.annotations.image_updater_settings import ReferenceSettings, annotations, mapping, mappings, strings, text
-from task.annotations.known_keys import nearest
-from task.annotations.narrow import OPERATORS, Requirement
+from task.annotations.application import OPERATORS, Requirement
+from task.annotations.image_updater_settings import (
+    Path,
+    ReferenceSettings,
+    mapping,
+    mappings,
+    reference_settings,
+    strings,
+    text,
+    unknown_fields,
+)
 from task.errors import Malformed
 from task.model import Application, KeySecret, Problem
 from task.policy.tag_filter import glob_match, ignore_globs
+from task.text import nearest, shortened
 
 # AIU ignores these keys. They stay on an Application that a resource configures, because no resource can set the same.
 OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name", "helm.image-digest")
@@ -104,7 +113,7 @@ def configure(
         while matching:
             reference = matching[0]
             if reference.order not in settings:
-                settings[reference.order] = annotations(reference.spec, reference.ref)
+                settings[reference.order] = reference_settings(reference.spec, reference.ref)
                 where = ("spec", "applicationRefs", reference.order[2])
                 problems += [
                     _warning(reference.origin, f"{reference.place}: {words}", field=where)
@@ -271,3 +280,86 @@ def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
                 f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector requirement"
             )
         yield Requirement(key, operator, values)
+
+
+NAME = "argocd-image-updater-config"
+LEVELS = {"trace": "debug", "warn": "warning"}
+FORMATS = {"plain": "text"}
+API = {"kubernetes": "cluster", "argocd": "argocd"}
+NO_LOOP = "not needed: there is no loop. For images that others build, run scan on a schedule"
+NO_SERVER = "not needed: nothing listens for webhooks, because the pipeline calls"
+
+
+@dataclass(frozen=True)
+class ConfigOption:
+    """One key of the ConfigMap, and what takes its place."""
+
+    key: str
+    option: str  # "--log-level debug"; "" if nothing has to be given
+    note: str = ""
+
+
+def is_config(item: Mapping[str, Any]) -> bool:
+    """Tell whether a ConfigMap is AIU's."""
+    metadata = item.get("metadata")
+    return isinstance(metadata, Mapping) and metadata.get("name") == NAME
+
+
+def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
+    """Return an option, or a note why there is none, for each key of AIU's ConfigMap."""
+    data = item.get("data")
+    found = []
+    for key, value in data.items() if isinstance(data, Mapping) else ():
+        text = value.strip() if isinstance(value, str) else ""
+        made = KEYS.get(key) or next((make for start, make in BEGINNINGS.items() if key.startswith(start)), None)
+        option, note = made(text) if made else ("", "Image Updater does not read this key either")
+        found.append(ConfigOption(key, option, note))
+    return tuple(found)
+
+
+_Make = Callable[[str], tuple[str, str]]
+
+
+def _value(option: str, words: Mapping[str, str] = {}) -> _Make:
+    return lambda text: (f"{option} {quote(words.get(text.lower(), shortened(text)))}", "")
+
+
+def _switch(option: str) -> _Make:
+    return lambda text: (option, "") if text.lower() == "true" else ("", f"not needed: it is {text or 'empty'}")
+
+
+def _file(option: str, name: str, note: str = "") -> _Make:
+    return lambda _text: (f"{option} {name}", f"save the value as {name}{note}")
+
+
+def _none(note: str) -> _Make:
+    return lambda _text: ("", note)
+
+
+def _registries(text: str) -> tuple[str, str]:
+    scripts = " Scripts (ext:) need --allow-exec, and have to be in the image of the step." if "ext:" in text else ""
+    variables = " Variables (env:) need --allow-env." if "env:" in text else ""
+    return "--registries-conf registries.conf", f"save the value as registries.conf.{scripts}{variables}"
+
+
+KEYS: Mapping[str, _Make] = {
+    "registries.conf": _registries,
+    "git.user": _value("--git-author-name"),
+    "git.email": _value("--git-author-email"),
+    "git.commit-message-template": _file("--commit-message-template", "commit.template"),
+    "git.commit-sign-off": _switch("--sign-off"),
+    "git.commit-signing-key": _value("--signing-key"),
+    "git.commit-signing-method": _value("--signing-format"),
+    "log.level": _value("--log-level", LEVELS),
+    "log.format": _value("--log-format", FORMATS),
+    "kube.events": _switch("--kubernetes-events"),
+    "argocd.server_addr": _value("--argocd-server"),
+    "argocd.insecure": _switch("--argocd-insecure"),
+    "argocd.plaintext": _switch("--argocd-plaintext"),
+    "argocd.grpc_web": _none("not needed: Argo CD is asked over HTTPS"),
+    "applications_api": _value("--applications", API),
+    "interval": _none(NO_LOOP),
+    "max_concurrent_apps": _none(NO_LOOP),
+    "max_concurrent_reconciles": _none(NO_LOOP),
+}
+BEGINNINGS: Mapping[str, _Make] = {"webhook.": _none(NO_SERVER)}

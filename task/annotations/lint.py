@@ -24,17 +24,27 @@ from task.annotations.advice import (
     on_ignored_constraint,
     range_of,
 )
-from task.annotations.credential_source import DOCKER_CONFIG, parse_credential_source
-from task.annotations.entries import EntryReading
 from task.annotations.image_updater_settings import FIELDS
-from task.annotations.keys import IMAGE_KEYS, Setting, git_branch, index, prefixes, settings, split_key
-from task.annotations.known_keys import doubt, doubts, names_of
-from task.annotations.subscription import Defaults, attempted, subscribe
+from task.annotations.keys import (
+    DOCKER_CONFIG,
+    IMAGE_KEYS,
+    Setting,
+    doubt,
+    doubts,
+    git_branch,
+    index,
+    names_of,
+    parse_credential_source,
+    prefixes,
+    settings,
+    split_key,
+)
+from task.annotations.subscription import Defaults, EntryReading, attempted, subscribe
 from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
 from task.image import RANGE, cut_ranges, live_image, parse_image_list, split_image_list
 from task.model import Application, Entry, Flaw, Subscription, Tracker
-from task.policy.platforms import is_platform, meant_platforms
+from task.policy.judge import is_platform, meant_platforms
 from task.policy.strategies import rules_of
 from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted

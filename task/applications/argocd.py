@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from task.annotations.narrow import is_glob
+from task.annotations.application import is_glob
 from task.errors import SourceDownError, SourceError
 from task.model import Application, Found
 from task.plain_data import mapping, text

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.annotations.application import annotated
-from task.annotations.narrow import Narrow, considered
+from task.annotations.application import Narrow, annotated, considered
 from task.errors import AbsentError
 from task.kubernetes.client import APPLICATIONS, UPDATERS, ForbiddenError, Kubernetes
 from task.model import Application, Found

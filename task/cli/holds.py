@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from task.annotations.lint import Finding
 from task.annotations.subscription import subscribe
-from task.annotations.writable import refuse_files
+from task.annotations.write_back import refuse_files
 from task.applications.work_tree import LocalFiles, top_of
 from task.cli.repository_configs import files_to, same_repository
 from task.cli.update import scope_of
@@ -24,8 +24,7 @@ from task.landing.head_branch import request_head
 from task.landing.ports import World
 from task.model import Application, File, Files, Place, Snapshot, Subscription
 from task.pipeline.discover import Locate
-from task.policy.order import version_of
-from task.policy.remember import active, hold_text
+from task.policy.builds import active, hold_text, version_of
 from task.repository_config.config import PATH, also_limited, governed
 from task.repository_config.reading import config_in
 from task.settings import Settings

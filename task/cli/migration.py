@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from task.annotations.image_updater_config import NAME, ConfigOption, options_of
-from task.annotations.known_keys import doubts
+from task.annotations.image_updater import NAME, ConfigOption, options_of
+from task.annotations.keys import doubts
 from task.annotations.subscription import attempted, subscribe
 from task.cli.update import job_of
 from task.commands.migration import BY_ANNOTATIONS, Comparison, Side, TrackedImage, row_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from task.annotations.known_keys import nearest
 from task.model import Problem
 from task.option import ENV_PREFIX, RESULTS_PREFIX, variable_of
 from task.settings import SECRETS, every_option
+from task.text import nearest
 
 # Kubernetes sets these in every container for each Service of its namespace, even for one named image-update-….
 OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")

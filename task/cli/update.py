@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from task import shutdown
 from task.after.follow_up import commented, follow_up
-from task.annotations.narrow import Narrow
+from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.ci.build import build_of
 from task.ci.builders import read_built, with_built

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from task.deciding.ask import all_live
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import NOTHING, file_of, reading, state_path, states_of
-from task.deciding.job import Terms
-from task.deciding.move import error_decision
-from task.deciding.target import earlier_reading, resolve, target_of
+from task.deciding.job import Terms, error_decision
+from task.deciding.target import all_live, earlier_reading, resolve, target_of
 from task.deciding.weigh import key_of
 from task.editors.state_file import read_state
 from task.errors import TaskError
@@ -31,8 +29,7 @@ from task.model import (
     Snapshot,
     Subscription,
 )
-from task.policy.order import version_of
-from task.policy.remember import active, holding
+from task.policy.builds import active, holding, version_of
 from task.templates.commit_message import trailer_of
 from task.urls import without_login
 

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from task.annotations.credential_source import parse_credential_source
-from task.annotations.keys import DEPRECATED, Faulty, write_back_method
-from task.deciding.own_sources import own_reading
-from task.deciding.questions import may_ask
+from task.annotations.keys import DEPRECATED, Faulty, parse_credential_source, write_back_method
+from task.deciding.target import own_reading
+from task.deciding.weigh import may_ask
 from task.errors import Malformed
 from task.image import parse_image_list
 from task.model import Application, Entry, ImageStatus, Problem, Subscribed, Subscription
-from task.policy.order import version_of
+from task.policy.builds import version_of
 from task.policy.strategies import STRATEGIES
 from task.urls import without_login
 

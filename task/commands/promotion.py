@@ -12,9 +12,9 @@ from fnmatch import translate
 from glob import escape
 from itertools import chain
 
-from task.annotations.narrow import Narrow, check_selector, considered, is_glob
-from task.deciding.ask import Ask, all_live, live_reading
-from task.deciding.job import Promoted, Promotion
+from task.annotations.application import Narrow, check_selector, considered, is_glob
+from task.deciding.job import Ask, Promoted, Promotion
+from task.deciding.target import all_live, live_reading
 from task.errors import Exit, TaskError, UsageError
 from task.model import (
     Build,
@@ -30,7 +30,7 @@ from task.model import (
 )
 from task.pipeline.match import Matched, asks_for_images, siblings_of
 from task.pipeline.overlooked import unknown_names
-from task.policy.order import alike
+from task.policy.builds import alike
 from task.urls import host_and_path
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

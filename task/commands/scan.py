@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from task.deciding.ask import Ask, first_live, live_reading
-from task.deciding.job import Job, Terms
-from task.deciding.move import error_decision
-from task.deciding.questions import question_about, registry_error, suits
+from task.deciding.job import Ask, Job, Terms, error_decision
+from task.deciding.target import first_live, live_reading
+from task.deciding.weigh import question_about, registry_error, suits
 from task.errors import TaskError
 from task.landing.governed import CONFIG, as_wanted
 from task.landing.ports import World
@@ -21,9 +20,7 @@ from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.match import Matched, asks_for_all
 from task.pipeline.overlooked import Seen
-from task.policy.age import MOST_YOUNG, too_young, young_until
-from task.policy.judge import objection
-from task.policy.pick import dates_needed, ranked
+from task.policy.judge import MOST_YOUNG, dates_needed, objection, ranked, too_young, young_until
 from task.policy.strategies import rules_of
 from task.repository_config.reading import config_in
 from task.threads import in_threads

@@ -8,10 +8,9 @@ from functools import cache
 
 from task.commands.image_status import past_builds
 from task.commands.promotion import SourceVersion, asks_to_promote, pairs_of, wanted
-from task.deciding.ask import Ask, live_reading
 from task.deciding.decide import current_reading, missing_places, places, reading, state_of
-from task.deciding.job import Job, Promotion, Terms
-from task.deciding.target import earlier_reading, resolve, target_of
+from task.deciding.job import Ask, Job, Promotion, Terms
+from task.deciding.target import earlier_reading, live_reading, resolve, target_of
 from task.deciding.weigh import key_of
 from task.errors import SourceError, TaskError
 from task.landing.ports import World
@@ -19,7 +18,7 @@ from task.model import Image, Memory, Reading, Snapshot, Subscription, TargetKin
 from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository
 from task.pipeline.match import Matched
 from task.pipeline.overlooked import Seen, untracked_problem
-from task.policy.order import alike
+from task.policy.builds import alike
 from task.templates.commit_message import build_trailers, commit_references
 from task.threads import in_threads
 

@@ -17,11 +17,9 @@ from task.commands.image_status import (
     without_git,
 )
 from task.commands.scan import chosen
-from task.deciding.ask import Ask, failed_asks
-from task.deciding.decide import places
-from task.deciding.job import Job
-from task.deciding.questions import question_about
-from task.deciding.shared_holds import holds_of_others
+from task.deciding.decide import failed_asks, holds_of_others, places
+from task.deciding.job import Ask, Job
+from task.deciding.weigh import question_about
 from task.errors import TargetError, TaskError
 from task.landing.contention import Contention
 from task.landing.gathering import gatherer

@@ -11,17 +11,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 
-from task.deciding.job import Intent
-from task.deciding.move import Move, Remember, failed
-from task.deciding.questions import question_about
+from task.deciding.job import Intent, Move, Remember, failed
 from task.deciding.target import earlier_reading, target_of
-from task.deciding.weigh import Situation, deferred, weigh
+from task.deciding.weigh import Situation, deferred, question_about, weigh
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.image import split_image_list
 from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Unchecked, Verdict
+from task.policy.builds import active, hold_text, holding, released, rolled_back, version_of
 from task.policy.judge import same
-from task.policy.order import version_of
-from task.policy.remember import active, hold_text, holding, released, rolled_back
 from task.text import counted
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")

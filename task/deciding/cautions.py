@@ -13,7 +13,7 @@ from task.editors.argocd_source import Stray
 from task.editors.file_text import chosen
 from task.errors import TaskError
 from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
-from task.policy.order import version_of
+from task.policy.builds import version_of
 from task.text import FEW, and_more
 
 

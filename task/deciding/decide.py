@@ -10,15 +10,20 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from task.annotations.writable import LONGEST_NAME, LONGEST_PATH, size
-from task.deciding.ask import Ask, live_reading, settled_without_git
+from task.annotations.write_back import LONGEST_NAME, LONGEST_PATH, size
 from task.deciding.by_hand import fulfil
-from task.deciding.job import Terms
-from task.deciding.move import Move, error_decision
-from task.deciding.own_sources import own_places, own_reading
-from task.deciding.questions import Offer, Questions, combined, facts_of, may_ask
-from task.deciding.target import SIGNS, resolve, target_of, target_places
-from task.deciding.weigh import Facts, Situation, deferred, key_of, weigh
+from task.deciding.job import Ask, Move, Outcome, Terms, error_decision
+from task.deciding.target import (
+    SIGNS,
+    first_live,
+    live_reading,
+    own_places,
+    own_reading,
+    resolve,
+    target_of,
+    target_places,
+)
+from task.deciding.weigh import Facts, Offer, Questions, Situation, combined, deferred, facts_of, key_of, may_ask, weigh
 from task.editors import EDITORS
 from task.editors.file_text import text_of
 from task.editors.state_file import read_state
@@ -27,6 +32,7 @@ from task.model import (
     Decision,
     Fact,
     Files,
+    Hold,
     Image,
     Memory,
     Place,
@@ -36,14 +42,15 @@ from task.model import (
     State,
     Subscription,
     TargetKind,
+    Verdict,
     Written,
 )
+from task.policy.builds import commits, holding, merged, stricter, version_of, why_older
 from task.policy.judge import objection
-from task.policy.order import commits, version_of, why_older
-from task.policy.remember import holding, merged
 from task.policy.strategies import rules_of
 
 NOTHING = State()
+OF_VERSIONS = ("not-a-version", "constraint")  # the rules of a strategy that compares versions
 _STATES = ".image-update"  # the folder that has all state files
 
 
@@ -150,6 +157,38 @@ def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> li
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
     admitted = [one for one in offered if objection(one.image.tag, sub.policy) is None]
     return [fact for one in admitted for fact in facts_of(sub, one, current, memory, terms.check)]
+
+
+def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
+    """Return the decision about an ask, if it does not depend on Git; otherwise None.
+
+    Before the repository's config is read, a `tagOrder` there may still admit a tag that is no version.
+    """
+    if ask.intent:
+        return None
+    sub, first = ask.subscription, ask.candidates[0]
+    if terms.require_live and not first_live(sub):
+        because = f"no live image of the Application is {sub.entry.image.name} (--require-live)"
+        return Decision(sub, first, Verdict("refuse", "not-live", because))
+    if sub.suspended:
+        return Decision(sub, first, Verdict("defer", "held", sub.suspended))
+    refusals = [objection(image.tag, sub.policy) for image in ask.candidates]
+    if refusals[0] is None or None in refusals:
+        return None
+    if not config_read and not sub.policy.tag_order and any(one and one.rule in OF_VERSIONS for one in refusals):
+        return None
+    return Decision(sub, first, refusals[0], live_reading(sub))
+
+
+def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms, *, config_read: bool = True) -> Outcome:
+    """Return an error decision for each ask. An ask that the rules refuse without Git stays refused."""
+    return Outcome(
+        tuple(
+            settled_without_git(ask, terms, config_read=config_read)
+            or error_decision(ask.subscription, ask.offered, error)
+            for ask in asks
+        )
+    )
 
 
 def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> list[Move]:
@@ -261,3 +300,45 @@ def _better(new: Move, old: Move, situation: Situation) -> bool:
     if rules_of(policy).older(ours.tag, theirs.tag):
         return False
     return not why_older(ours, theirs, policy, situation.facts.ancestry)
+
+
+Identity = tuple[str, str, str, str, str]  # of a subscription
+
+
+def holds_of_others(snapshot: Snapshot, subs: Iterable[Subscription], terms: Terms) -> Mapping[Identity, Hold]:
+    """Return the hold of another Application for each of these that writes the same key of the same file."""
+    groups: dict[tuple[str, str], dict[Identity, Subscription]] = {}
+    for sub in subs:
+        groups.setdefault((sub.target, sub.path), {})[sub.identity] = sub
+    found: dict[Identity, Hold] = {}
+    for group in groups.values():
+        if len({sub.application.key for sub in group.values()}) < 2:
+            continue
+        holds = [(sub, hold) for sub in group.values() if (hold := _hold(snapshot, sub, terms))]
+        held = [(sub, hold, _places(snapshot, sub, terms)) for sub, hold in holds]
+        for identity, sub in group.items() if held else ():
+            app, own = sub.application.key, _places(snapshot, sub, terms)
+            for other, hold, places in held:
+                if other.application.key != app and own & places:
+                    because = replace(hold, reason=f"{hold.reason} (a hold of {other.application.key})")
+                    found[identity] = stricter(found.get(identity), because) or because
+    return found
+
+
+def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
+    try:
+        state = state_of(snapshot, sub)
+    except TaskError:  # it is told when the decision is made
+        return None
+    return holding(state, state.images.get(key_of(sub), Memory()), terms.now)
+
+
+def _places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> set[tuple[str, str]]:
+    """Return the files and keys that an update writes."""
+    try:
+        kind = resolve(sub, snapshot)
+        another = replace(sub.entry.image, tag="another", digest="")
+        edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind, carry=terms.carry), another)[1]
+        return {(edit.path, edit.key) for edit in edits}
+    except TaskError:
+        return set()

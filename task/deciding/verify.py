@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from task.argocd.owners import accepted
-from task.deciding.move import Move
-from task.deciding.questions import question_about, registry_error, unchecked
+from task.deciding.job import Move
+from task.deciding.weigh import question_about, registry_error, unchecked
 from task.errors import RepositoryError, TaskError
 from task.model import Answer, Proof, Question, Subscription, Unchecked, Verdict
 from task.repository_config.config import PATH as CONFIG

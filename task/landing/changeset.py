@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from task.annotations.known_keys import differ
-from task.annotations.writable import refuse_files
+from task.annotations.write_back import refuse_files
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import file_of, is_state_path, own_states, state_path, states_of
-from task.deciding.job import AUTHOR, Terms, Wording
-from task.deciding.move import Move, Remember, failed
+from task.deciding.job import AUTHOR, Move, Remember, Terms, Wording, failed
 from task.deciding.target import target_of
 from task.deciding.weigh import key_of
 from task.editors import EDITORS, helm_values
@@ -37,11 +35,11 @@ from task.model import (
     Verdict,
     Wishes,
 )
-from task.policy.order import version_of
-from task.policy.remember import hold_text
+from task.policy.builds import hold_text, version_of
 from task.repository_config.config import NO_CONFIG, RepositoryConfig, agreed, refuse_stricter
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import commit_message, hold_message, subject
+from task.text import differ
 
 GONE = File("", "")  # a file that the commit deletes
 SHORT = 4  # two words of up to this many letters that differ in two are different words

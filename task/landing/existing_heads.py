@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from task.deciding.ask import Ask
 from task.deciding.decide import decide_one, own_states, places, state_path
-from task.deciding.job import Job, Terms
-from task.deciding.move import Move
+from task.deciding.job import Ask, Job, Move, Terms
 from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import TargetError, TaskError
@@ -25,8 +23,7 @@ from task.landing.ports import Batch, Repository, World
 from task.landing.requests import Request, declined, is_over, requests_of
 from task.landing.waiting import Decided, Rest, decide_again, pairs_of, rest_of, waiting_on
 from task.model import File, Files, Head, Memory, Place, Problem, Snapshot, State, Waited
-from task.policy.order import alike
-from task.policy.remember import hold_text, merged
+from task.policy.builds import alike, hold_text, merged
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
 from task.templates.change import AppChanges

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from task.deciding.ask import Ask
-from task.deciding.decide import questions
-from task.deciding.job import Job, Wording
-from task.deciding.shared_holds import holds_of_others
+from task.deciding.decide import holds_of_others, questions
+from task.deciding.job import Ask, Job, Wording
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.landing.ports import Batch, World

@@ -10,9 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from task.deciding.ask import Ask
 from task.deciding.decide import missing_places, places
-from task.deciding.job import Job, Wording
+from task.deciding.job import Ask, Job, Wording
 from task.errors import TargetError
 from task.model import Files, Place, Snapshot, Subscription
 from task.repository_config.config import (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from task.deciding.move import Move
+from task.deciding.job import Move
 from task.errors import Exit, Malformed
 from task.git.names import OURS, short_hash
 from task.model import Subscription, Verdict

@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
-from task.deciding.ask import Ask, failed_asks, live_reading, settled_without_git
-from task.deciding.decide import choose, facts_needed
-from task.deciding.job import Job, Outcome, landed_of
-from task.deciding.move import failed
-from task.deciding.questions import combined, may_ask
-from task.deciding.target import target_of
+from task.deciding.decide import choose, facts_needed, failed_asks, settled_without_git
+from task.deciding.job import Ask, Job, Outcome, failed, landed_of
+from task.deciding.target import live_reading, target_of
 from task.deciding.verify import verified
-from task.deciding.weigh import Facts, Situation
+from task.deciding.weigh import Facts, Situation, combined, may_ask
 from task.editors.live import place, read, write
 from task.errors import Outpaced, SourceError, TaskError
 from task.landing.contention import Contention

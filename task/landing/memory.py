@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from task.deciding.decide import file_of, own_states, state_path, states_of
-from task.deciding.move import Move, Remember
+from task.deciding.job import Move, Remember
 from task.deciding.weigh import key_of
 from task.editors.state_file import write_state
 from task.errors import TaskError
 from task.model import File, Files, Memory, Snapshot, State
-from task.policy.remember import apart, merged
+from task.policy.builds import apart, merged
 
 
 def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:

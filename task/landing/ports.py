@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from task.deciding.ask import Ask
-    from task.deciding.job import Followed, Landed
+    from task.deciding.job import Ask, Followed, Landed
     from task.errors import TaskError
     from task.model import (
         Answer,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from task.deciding.job import Job, Outcome, landed_at
-from task.deciding.move import failed
+from task.deciding.job import Job, Outcome, failed, landed_at
 from task.errors import TaskError
 from task.forges.marks import Builds, build_key, described, lacking, split, wishes
 from task.forges.proposal import (

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from task.deciding.job import Job
-from task.deciding.move import Move
+from task.deciding.job import Job, Move
 from task.errors import TaskError
 from task.forges.marks import build_key, described
 from task.forges.proposal import refuses
 from task.landing.ports import Forge, World
 from task.model import Proposed, Verdict, Written
-from task.policy.order import commits, version_of, why_older
+from task.policy.builds import commits, version_of, why_older
 from task.policy.strategies import rules_of
 
 

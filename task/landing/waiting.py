@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 from difflib import Match, SequenceMatcher
 from typing import Literal
 
-from task.annotations.writable import refuse_files
-from task.deciding.ask import Ask
+from task.annotations.write_back import refuse_files
 from task.deciding.decide import file_of, is_state_path, own_states, reading, situation_of, state_path
-from task.deciding.job import Promoted, Terms
-from task.deciding.move import Move, Remember
-from task.deciding.questions import Offer
+from task.deciding.job import Ask, Move, Promoted, Remember, Terms
 from task.deciding.target import resolve, target_of, target_places
-from task.deciding.weigh import Facts, Situation, key_of, weigh
+from task.deciding.weigh import Facts, Offer, Situation, key_of, weigh
 from task.editors import EDITORS
 from task.errors import NotPermittedError, TaskError
 from task.model import (
@@ -40,8 +37,7 @@ from task.model import (
     Waited,
     Written,
 )
-from task.policy.order import alike, commits, version_of, why_older
-from task.policy.remember import hold_text, released, rolled_back
+from task.policy.builds import alike, commits, hold_text, released, rolled_back, version_of, why_older
 
 Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and after a change on a head branch
 GONE = File("", "")

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from task.model import Image, ImageStatus, PastBuild, Policy, Status, Verdict
 from task.output.report_json import constraint_of
 from task.output.words import NOT_READ, VERDICTS
+from task.policy.builds import hold_text, version_of
 from task.policy.judge import objection
-from task.policy.order import version_of
-from task.policy.remember import hold_text
 from task.policy.strategies import rules_of
 from task.text import counted, without_logins
 from task.timestamps import readable

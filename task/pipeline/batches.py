@@ -11,8 +11,7 @@ from task.text import and_more
 from task.urls import normal_url, without_login
 
 if TYPE_CHECKING:
-    from task.deciding.ask import Ask
-    from task.deciding.job import Job
+    from task.deciding.job import Ask, Job
     from task.landing.ports import Repository, World
     from task.pipeline.match import Matched
 

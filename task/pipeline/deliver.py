@@ -11,11 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from task.deciding.ask import failed_asks
 from task.deciding.cautions import file_cautions
-from task.deciding.decide import decide, places, state_path
-from task.deciding.job import Job, Outcome, Terms, landed_of
-from task.deciding.move import failed
+from task.deciding.decide import decide, failed_asks, places, state_path
+from task.deciding.job import Job, Outcome, Terms, failed, landed_of
 from task.deciding.verify import signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
 from task.git.names import is_branch_name, memory_branch

@@ -11,11 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.annotations.application import is_application, parse_application
+from task.annotations.application import Narrow, check_selector, considered, is_application, parse_application
 from task.annotations.flux import is_helm_release, subscribe_helm_release
-from task.annotations.image_updater import configure, is_image_updater
-from task.annotations.image_updater_config import is_config
-from task.annotations.narrow import Narrow, check_selector, considered
+from task.annotations.image_updater import configure, is_config, is_image_updater
 from task.annotations.subscription import Scope, subscribe
 from task.deciding.job import Job
 from task.errors import Malformed

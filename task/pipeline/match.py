@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from task.deciding.ask import Ask
-from task.deciding.job import Intent, Job
+from task.deciding.job import Ask, Intent, Job
 from task.errors import Exit
 from task.landing.ports import World
 from task.model import (

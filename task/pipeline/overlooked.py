@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from task.annotations.known_keys import differ, doubts
-from task.annotations.narrow import Narrow, considered, is_glob
+from task.annotations.application import Narrow, considered, is_glob
+from task.annotations.keys import doubts
 from task.errors import Exit
 from task.image import parse_image_list
 from task.model import Application, Entry, Image, Problem, Subscribed, Tracker
-from task.text import FEW, and_more
+from task.text import FEW, and_more, differ
 
 LETTERS = 2  # how many letters of a misspelt name may differ
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from task import shutdown
-from task.deciding.ask import Ask, failed_asks, settled_without_git
-from task.deciding.job import Job, Outcome
+from task.deciding.decide import failed_asks, settled_without_git
+from task.deciding.job import Ask, Job, Outcome
 from task.errors import TaskError
 from task.landing.live import patch
 from task.landing.ports import Batch, World

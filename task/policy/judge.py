@@ -1,15 +1,22 @@
-"""Decides whether a tag may go in, and by which rule: (candidate, policy, current) → Verdict.
+"""Decides whether an image may go in, and by which rule: (candidate, policy, current) → Verdict.
 
+Its tag, its platforms and its age are judged; and of a whole repository, the newest tag that may go in is picked.
 Pure: the same question always has the same answer. After a lost push race, the question is asked again for the new tip.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from math import ceil
+
 from task.errors import Exit
 from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
 from task.policy import tag_filter
-from task.policy.strategies import UNFIT_HINT, rules_of, unfit_order
+from task.policy.strategies import UNFIT_HINT, needs, rules_of, unfit_order
+from task.timestamps import epoch_seconds, of_unix
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
@@ -64,3 +71,94 @@ def same(image: Image, current: Reading) -> bool:
     if image.digest and current.digest:
         return image.digest == current.digest and ("" in (image.tag, current.tag) or image.tag == current.tag)
     return bool(image.tag) and image.tag == current.tag and not image.digest
+
+
+# If a registry has no referrers API, cosign uses tags such as `sha256-<hex>.sig` for signatures and attestations.
+_NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
+
+
+def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
+    """Return the tags that the rules admit, each once, in the given order."""
+    candidates = dict.fromkeys(tag for tag in tags if not _NO_VERSION.fullmatch(tag))
+    return tuple(tag for tag in candidates if objection(tag, policy) is None)
+
+
+def dates_needed(tags: Iterable[str], policy: Policy, known: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the tags whose dates are needed and not known.
+
+    Only a strategy that sorts by date needs them, and only for several tags.
+    """
+    candidates = admitted(tags, policy) if needs(policy, "created") else ()
+    return tuple(tag for tag in candidates if tag not in (known or {})) if len(candidates) > 1 else ()
+
+
+def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the admitted tags, newest first.
+
+    `dates` are RFC 3339 in UTC, and "" for an image without a date, which is older than any other. The
+    caller has to give those of all `dates_needed`: a missing date counts as "".
+    """
+    sort_key, known = rules_of(policy).sort_key, dates or {}
+    return tuple(sorted(admitted(tags, policy), key=lambda tag: sort_key(tag, known.get(tag, "")), reverse=True))
+
+
+# Go's architectures, because images are built for them.
+_ARCHITECTURES = (
+    "386", "amd64", "arm", "arm64", "loong64", "mips", "mipsle", "mips64", "mips64le", "ppc64", "ppc64le", "riscv64",
+    "s390x", "wasm",
+)  # fmt: skip
+_OTHER_NAMES = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
+
+
+def accepts(wanted: Sequence[str], os: str, arch: str, variant: str = "", runtime: str = "") -> bool:
+    """Tell whether an image for `os/arch[/variant]` is for one of the wanted platforms.
+
+    A wanted platform without a variant accepts any variant, and one with a variant accepts only that. Case matters. A
+    text that is not a platform accepts nothing, so that a typo never lets an image through. If no platform is wanted,
+    `runtime` is (AIU uses the platform that it runs on), and if that is "" as well, any platform.
+    """
+    for text in wanted or ([runtime] if runtime else []):  # as in AIU, a list replaces the runtime's platform
+        wanted_os, wanted_arch, wanted_variant = _parts(text)
+        if wanted_os and wanted_arch and (wanted_os, wanted_arch) == (os, arch) and wanted_variant in ("", variant):
+            return True
+    return not wanted and not runtime
+
+
+def is_platform(text: str) -> bool:
+    """Tell whether the text names an operating system and an architecture."""
+    os, arch, _ = _parts(text)
+    return bool(os and arch)
+
+
+def meant_platforms(text: str) -> tuple[str, ...]:
+    """Return which platforms a text with an unknown architecture may mean.
+
+    Empty for a known architecture, and for one that resembles none.
+    """
+    os, arch, _ = _parts(text)
+    if arch in _ARCHITECTURES:
+        return ()
+    named = _OTHER_NAMES.get(arch)
+    return tuple(f"{os}/{one}" for one in ([named] if named else get_close_matches(arch, _ARCHITECTURES, n=2)))
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Return the parts of `os/arch/variant`. Everything after the second slash is the variant, as in AIU."""
+    os, _, rest = text.strip().partition("/")
+    arch, _, variant = rest.partition("/")
+    return os, arch, variant
+
+
+MOST_YOUNG = 200  # tags of one entry whose dates `scan` asks, newest first
+
+
+def young_until(since: str, seconds: int, now: str) -> str:
+    """Return the time from which a thing is old enough, or "" if it is by now. `since` is when its age began."""
+    admitted = epoch_seconds(since) + seconds
+    return "" if admitted <= epoch_seconds(now) else of_unix(ceil(admitted))
+
+
+def too_young(what: str, until: str) -> Verdict:
+    """Return the refusal of a version that is too young until then, or of one without a date."""
+    when = f"is too young: it is admitted from {until} on" if until else "has no date, so it counts as too young"
+    return Verdict("refuse", "too-young", f"{what} {when} (minimumAge)")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
-from task.annotations.credential_source import CredentialSource, parse_credential_source
+from task.annotations.keys import CredentialSource, parse_credential_source
 from task.errors import AnnotationError, Malformed, RegistryAccessError, RegistryError
 from task.registry import login_programs
 from task.registry.config_files import config_files

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from task.annotations.credential_source import CredentialSource, parse_credential_source
+from task.annotations.keys import CredentialSource, parse_credential_source
 from task.errors import Malformed
 from task.yaml_documents import NULL, Dialect, loaded
 

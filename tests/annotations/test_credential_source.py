@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from task.annotations.credential_source import CredentialSource, parse_credential_source
+from task.annotations.keys import CredentialSource, parse_credential_source
 from task.errors import Malformed
 
 CASES = Path(__file__).parents[1] / "data" / "cases"

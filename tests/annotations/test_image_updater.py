@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import DATA
 
 from task.annotations.image_updater import configure, is_image_updater
-from task.annotations.image_updater_fields import SPEC, Fields
+from task.annotations.image_updater_settings import SPEC, Fields
 from task.annotations.subscription import subscribe
 from task.model import Application, KeySecret, Problem, Source
 from task.policy.tag_filter import glob_match

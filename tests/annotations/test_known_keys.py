@@ -2,7 +2,8 @@
 
 import pytest
 
-from task.annotations.known_keys import FORMER, LONGEST, Names, differ, doubt, doubts, names_of, nearest
+from task.annotations.keys import FORMER, LONGEST, Names, doubt, doubts, names_of
+from task.text import differ, nearest
 
 LIST = "web=ghcr.io/acme/web:~1, team/api=acme/api, acme/cron"
 NAMES = names_of(LIST)

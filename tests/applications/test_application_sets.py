@@ -14,7 +14,7 @@ import pytest
 from reports import decision, report
 from support import bare_repo, commit
 
-from task.annotations.narrow import Narrow
+from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.applications.application_sets import RenderedSets, clusters_of
 from task.applications.git import MOST_REPOSITORIES, Repositories

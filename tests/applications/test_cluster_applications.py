@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fakes.kubernetes_api import APPLICATIONS, UPDATERS, Fault, KubernetesApi, application, running
 
-from task.annotations.narrow import Narrow
+from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.applications import cluster as module
 from task.applications.cluster import ClusterManifests

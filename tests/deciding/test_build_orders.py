@@ -14,9 +14,8 @@ from runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
-from task.deciding.ask import Ask
 from task.deciding.decide import decide
-from task.deciding.job import Terms, Wording
+from task.deciding.job import Ask, Terms, Wording
 from task.deciding.weigh import Facts
 from task.image import parse_image
 from task.landing.changeset import prepare_commits

@@ -14,7 +14,7 @@ from support import needs
 from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
 from task.deciding.job import Job, Terms
-from task.deciding.own_sources import own_places, own_reading
+from task.deciding.target import own_places, own_reading
 from task.image import parse_image
 from task.model import File, Judged, Subscription
 

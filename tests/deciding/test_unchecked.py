@@ -6,7 +6,7 @@ from runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.subscription import subscribe
 from task.deciding.job import Job, Terms
-from task.deciding.questions import unchecked
+from task.deciding.weigh import unchecked
 from task.errors import CredentialsError, UnreachableError
 from task.image import parse_image
 from task.model import Answer, Application, Fact, Source

@@ -27,7 +27,7 @@ from support import ROOT, needs
 
 from scripts.transcripts import blocks
 from task.after.follow import updated_event
-from task.annotations.narrow import Narrow
+from task.annotations.application import Narrow
 from task.applications.cluster import ClusterManifests
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess

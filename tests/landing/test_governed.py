@@ -12,9 +12,8 @@ from runs import WEB
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
-from task.deciding.ask import Ask
 from task.deciding.decide import is_state_path, state_path
-from task.deciding.job import AUTHOR, Job, Terms, Wording
+from task.deciding.job import AUTHOR, Ask, Job, Terms, Wording
 from task.errors import TargetError
 from task.image import parse_image
 from task.landing.changeset import agreed_wording

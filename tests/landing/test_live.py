@@ -15,8 +15,7 @@ from fakes.kubernetes_api import APPLICATIONS, Asked, KubernetesApi, running
 from fakes.kubernetes_api import Fault as KubernetesFault
 from runs import WEB
 
-from task.annotations.application import PREFIX, parse_application
-from task.annotations.narrow import Narrow
+from task.annotations.application import PREFIX, Narrow, parse_application
 from task.annotations.subscription import Defaults, Scope, subscribe
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection

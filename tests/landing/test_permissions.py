@@ -12,7 +12,7 @@ from support import bare_repo, commit, git, image_update, show
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
-from task.annotations.writable import refuse_files
+from task.annotations.write_back import refuse_files
 from task.deciding.decide import is_state_path
 from task.deciding.job import Job, Terms
 from task.errors import NotPermittedError

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from reports import decision
 
-from task.deciding.move import failed
+from task.deciding.job import failed
 from task.errors import Exit, TaskError
 from task.model import Problem, Verdict
 from task.output.report_json import exit_code

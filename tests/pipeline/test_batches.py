@@ -4,8 +4,7 @@ import pytest
 from fake_world import FakeWorld
 from runs import WEB, application
 
-from task.annotations.application import PREFIX, parse_application
-from task.annotations.narrow import Narrow
+from task.annotations.application import PREFIX, Narrow, parse_application
 from task.annotations.subscription import Defaults, Scope, subscribe
 from task.deciding.job import Job, Terms, Wording
 from task.image import parse_image

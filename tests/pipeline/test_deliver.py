@@ -9,11 +9,9 @@ from fake_world import FakeWorld
 from memory import story
 from runs import WEB, application, target
 
-from task.annotations.application import PREFIX, parse_application
-from task.annotations.narrow import Narrow
+from task.annotations.application import PREFIX, Narrow, parse_application
 from task.annotations.subscription import Defaults, Scope, subscribe
-from task.deciding.ask import Ask
-from task.deciding.job import Job, Terms, Wording
+from task.deciding.job import Ask, Job, Terms, Wording
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
 from task.landing.changeset import Obsolete, PreparedCommit, prepare_commits

@@ -13,9 +13,8 @@ from support import DATA
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
-from task.deciding.ask import Ask, settled_without_git
-from task.deciding.decide import decide
-from task.deciding.job import Terms, Wording
+from task.deciding.decide import decide, settled_without_git
+from task.deciding.job import Ask, Terms, Wording
 from task.image import parse_image
 from task.landing.changeset import prepare_commits
 from task.model import File, Image, Person, Snapshot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from task.policy.age import too_young, young_until
+from task.policy.judge import too_young, young_until
 
 DAY = 86_400
 

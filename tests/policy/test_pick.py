@@ -13,7 +13,7 @@ from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
 from task.image import parse_image
 from task.model import Policy, Strategy
-from task.policy.pick import admitted, dates_needed, ranked
+from task.policy.judge import admitted, dates_needed, ranked
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from task.annotations.keys import Setting, platforms
-from task.policy.platforms import accepts, is_platform
+from task.policy.judge import accepts, is_platform
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "annotations.json").read_text(encoding="utf-8"))
 RUNTIME = "linux/amd64"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.annotations.entries import read_entry
 from task.annotations.keys import Faulty, Setting, settings, strategy
+from task.annotations.subscription import read_entry
 from task.model import Entry, Image, Policy, Reading, Strategy
 from task.policy.judge import judge, objection, same
 from task.policy.strategies import STRATEGIES

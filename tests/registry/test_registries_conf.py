@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from task.annotations.credential_source import CredentialSource
+from task.annotations.keys import CredentialSource
 from task.errors import Malformed
 from task.registry.registries_conf import RegistryConf, duration, find_registry, parse_registries_conf
 

@@ -18,7 +18,7 @@ from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
 from support import needs
 
-from task.annotations.credential_source import parse_credential_source
+from task.annotations.keys import parse_credential_source
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.http import Limits, Response
 from task.image import parse_image

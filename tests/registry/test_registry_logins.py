@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from task.annotations.credential_source import CredentialSource
+from task.annotations.keys import CredentialSource
 from task.errors import (
     AnnotationError,
     Malformed,
