@@ -18,7 +18,7 @@ from task.git.environment import Login
 from task.git.errors import GitFailed
 from task.kubernetes.access import ask
 from task.kubernetes.kubeconfig import Plugin, Server
-from task.processes.environment import child_environment
+from task.processes import child_environment
 from task.registry import login_programs
 from task.secret import Secret
 from task.settings import SECRETS

@@ -33,10 +33,10 @@ LONGEST, LARGEST = 30, 100  # seconds, megabytes: far from what is measured, abo
 LOWERED = """
 import sys
 from functools import partial
-from task.processes import bounds
-bounds.Bounds = partial(bounds.Bounds, messages=5_000_000, pack=20_000_000)
-bounds.MEMORY = 250_000_000
-bounds.SPARE = float(sys.argv.pop(1))
+from task import processes
+processes.Bounds = partial(processes.Bounds, messages=5_000_000, pack=20_000_000)
+processes.MEMORY = 250_000_000
+processes.SPARE = float(sys.argv.pop(1))
 from task.__main__ import main
 sys.exit(main())
 """

@@ -28,8 +28,7 @@ from task.applications.work_tree import LARGEST, LINK
 from task.errors import Malformed, SourceError
 from task.files import remove_folder, temporary_folder
 from task.model import File, Found
-from task.processes.bounds import Bounds
-from task.processes.watch import CapturedOutput, Watch, finish, send
+from task.processes import Bounds, CapturedOutput, Watch, finish, send
 
 Kind = Literal["helm", "kustomize"]
 ReadFiles = Callable[[str], Mapping[str, File]]

@@ -16,7 +16,7 @@ from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.errors import GitEnded, GitFailed
 from task.git.repository.bare_folder import REMOTE, BareFolder
-from task.processes.bounds import Clock
+from task.processes import Clock
 from task.text import blanked
 from task.urls import without_login
 

@@ -38,9 +38,7 @@ from task.git.host_config import HostConfig
 from task.git.names import address_of, rewritten
 from task.git.owner import Local, is_safe, owned_by_another
 from task.git.ssh import SshSharing
-from task.processes.bounds import Bounds, Clock
-from task.processes.environment import is_secret, needs
-from task.processes.watch import CapturedOutput, Watch, finish, send
+from task.processes import Bounds, CapturedOutput, Clock, Watch, finish, is_secret, needs, send
 from task.secret import Secret
 from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login

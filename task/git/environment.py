@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from task.git.names import Address
-from task.processes.environment import child_environment
+from task.processes import child_environment
 from task.secret import Secret
 from task.urls import origin, split
 

@@ -29,8 +29,7 @@ from task.errors import SourceAccessError, UsageError
 from task.files import check_file, read_file, read_text, remove_folder, temporary_folder
 from task.http import Http, Limits
 from task.kubernetes.kubeconfig import SERVICE_ACCOUNT, Kubeconfig, Plugin, Server, User, in_cluster, kubeconfig
-from task.processes.environment import child_environment
-from task.processes.watch import send
+from task.processes import child_environment, send
 from task.secret import Secret
 from task.text import one_line
 from task.urls import is_loopback, split

@@ -13,7 +13,7 @@ import sh
 
 from task import shutdown
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
-from task.processes.environment import child_environment
+from task.processes import child_environment
 from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
 

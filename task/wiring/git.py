@@ -18,7 +18,7 @@ from task.git.repository.committed_by_api import CommitApi, CommittedByApi
 from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.output.log import Log
-from task.processes.bounds import SPARE, Bounds, memory_of_step
+from task.processes import SPARE, Bounds, memory_of_step
 from task.settings import GIT_SECRETS, AccessOptions, CommitOptions, Settings
 from task.threads import once
 from task.urls import without_login

@@ -21,7 +21,7 @@ from task.errors import Malformed, SourceError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import Found
-from task.processes.bounds import Bounds
+from task.processes import Bounds
 
 pytestmark = pytest.mark.measured
 

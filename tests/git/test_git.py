@@ -13,7 +13,7 @@ from task.errors import SourceError, UnreachableError, UsageError
 from task.git.command import Git
 from task.git.environment import clean_environment
 from task.git.errors import GitEnded, GitFailed
-from task.processes.bounds import Clock
+from task.processes import Clock
 
 FILE = frozenset({"file"})
 HOSTS = {

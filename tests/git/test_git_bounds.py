@@ -15,8 +15,7 @@ from task.git.command import Git
 from task.git.errors import GitEnded
 from task.git.repository.bare import BareRepository
 from task.model import File, Place
-from task.processes.bounds import Bounds, Clock, memory_of_step
-from task.processes.watch import CapturedOutput, finish, weight
+from task.processes import Bounds, CapturedOutput, Clock, finish, memory_of_step, weight
 
 FILE = frozenset({"file"})
 FLOOD = "alias.flood=!yes 'warning: a line that means nothing'"
@@ -82,7 +81,7 @@ def test_a_stricter_limit_of_the_step_stays() -> None:
     """`ulimit -f` in the step: then it is the disk that is full, and no server that sends too much."""
     code = """
 import resource
-from task.processes.bounds import Bounds
+from task.processes import Bounds
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 Bounds().limits()()
 print(resource.getrlimit(resource.RLIMIT_FSIZE), repr(Bounds().passed("fatal: write error: File too large")))

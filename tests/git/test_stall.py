@@ -17,7 +17,7 @@ from task.errors import UnreachableError
 from task.git.command import Git
 from task.git.errors import GitEnded
 from task.git.repository.bare import BareRepository
-from task.processes.watch import bytes_moved
+from task.processes import bytes_moved
 
 
 @contextmanager

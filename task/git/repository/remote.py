@@ -20,8 +20,7 @@ from task.git.names import TO_WRITE, stem_of
 from task.git.repository.bare_folder import REMOTE, BareFolder
 from task.git.repository.cache import Cache, Kept
 from task.git.repository.objects import MissingObjectError, Objects
-from task.processes.bounds import Clock
-from task.processes.watch import weight
+from task.processes import Clock, weight
 from task.retry import again
 from task.text import blanked, counted
 from task.urls import split, without_login

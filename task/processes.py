@@ -1,16 +1,176 @@
-"""Watches a git command and reads its output. Stops a command that stalls, sends too much or takes too long."""
+"""The programs that we start: their environment, what they may cost, and a watch that stops them in time.
+
+An allow-list would break credential helpers and exec plugins, because these read their own variables from the
+environment (AWS_*, AZURE_*, GOOGLE_*). So these are removed: all variables that are meant for us, and the secrets of CI
+systems and Git hosts, which are recognised by their names. A variable that only its user has named stays.
+
+What a Git server may cost a run, in bytes and in time, is limited: a hostile one could otherwise send for hours.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import resource
 import select
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from task.processes.bounds import Bounds
+from task.errors import UnreachableError
+
+_OURS = ("IMAGE_UPDATE_", "INPUT_")  # our options and secrets; the inputs of a GitHub action
+_SECRET = re.compile(
+    r"(?:ACTIONS|APPVEYOR|ARGO|ARGOCD|AZURE_DEVOPS|BITBUCKET|BITRISE|BUDDY|BUILDKITE|CI|CIRCLE|CIRRUS|CODEBERG|CODEBUILD"
+    r"|DRONE|ENDPOINT|FORGEJO|GH|GITEA|GITHUB|GITLAB|GL|HARNESS|JENKINS|PLUGIN|SEMAPHORE|SYSTEM|TEAMCITY|TRAVIS|VSS|VSTS"
+    r"|WOODPECKER)_"
+    r".*(?:TOKEN|PASSWORD|PASSWD|SECRET|JWT|NETRC|CREDENTIAL|PRIVATE_KEY|API_KEY|AUTH(?!OR)|(?<=_)PAT(?![A-Z]))"
+    r"|ARGOCD_OPTS|DOCKER_AUTH_CONFIG|REPOSITORY_OAUTH_ACCESS_TOKEN"
+    r"|CI_REPOSITORY_URL|CI_BUILD_REPO"  # the job's token is in these URLs
+)
+_GITHUB = ("GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN")
+_GITLAB = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "CI_JOB_TOKEN")
+_AZURE = ("SYSTEM_ACCESSTOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
+# Programs that need one of these tokens to log in.
+_KNOWN = (
+    (re.compile(r"\b(?:gh|ghcr)\b"), _GITHUB),  # `!gh auth git-credential`, docker-credential-ghcr-login
+    (re.compile(r"\bglab\b"), _GITLAB),  # `!glab auth git-credential`, `glab cluster agent get-token`
+    (re.compile(r"\bkubelogin\b"), _AZURE),  # `kubelogin get-token --login azurepipelines`
+)
+_NAMED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def child_environment(environ: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
+    """Return the environment without the tokens that a program does not need.
+
+    `configured` are the texts with which somebody configured the program. A token that they name (`$GITHUB_TOKEN`)
+    stays.
+    """
+    needed = needs(configured)
+    return {name: value for name, value in environ.items() if name in needed or not is_secret(name)}
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether a variable is meant for us, or has by its name a secret of a CI system or of a Git host."""
+    return name.startswith(_OURS) or bool(_SECRET.match(name))
+
+
+def needs(configured: Collection[str]) -> frozenset[str]:
+    """Return the variables that a program needs, according to the texts of its configuration.
+
+    Ours are never among them.
+    """
+    named = {name for text in configured for name in _NAMED.findall(text)}
+    known = {name for words, names in _KNOWN if any(words.search(text) for text in configured) for name in names}
+    return frozenset(name for name in named | known if not name.startswith(_OURS))
+
+
+MEMORY, _LEAST = 1 << 30, 64 << 20  # bytes; with less, git cannot read an ordinary repository
+SPARE = 600.0  # seconds for one repository, besides the time in which others may keep pushing to its branches
+_AGAIN = "run it again; a longer --deadline gives the repository more time"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The limits for one repository. They are far above the needs of any update, and tests lower them."""
+
+    messages: int = 64_000_000  # bytes of refs and messages that one command prints
+    pack: int = 2 << 30  # bytes of packs of one repository
+    memory: int = MEMORY  # bytes of each git process: it collects refs and error pages before it prints them
+    seconds: float = 120.0 + SPARE  # for all commands about one repository
+
+    def limits(self) -> Callable[[], None]:
+        """Return a function that a new git process calls first, so that the kernel enforces these limits.
+
+        A stricter limit of our own process (`ulimit -f`) stays. The limit on file size works for packs only because
+        `fetch.unpackLimit=1` keeps each pack in one file.
+        """
+        wanted = ((resource.RLIMIT_FSIZE, self.pack), (resource.RLIMIT_DATA, self.memory))
+        lower = []
+        for which, most in wanted:
+            soft, hard = resource.getrlimit(which)
+            if soft == resource.RLIM_INFINITY or soft > most:
+                lower.append((which, (most, hard)))
+
+        def limit() -> None:
+            for which, pair in lower:
+                with suppress(OSError, ValueError):  # the system has no such limit
+                    resource.setrlimit(which, pair)
+
+        return limit
+
+    def passed(self, messages: str) -> str:
+        """Return which limit git has hit according to its own messages, or "". The server's begin with `remote:`."""
+        ours = [line for line in messages.splitlines() if not line.startswith("remote:")]
+        if any("Out of memory" in line for line in ours):
+            return f"git would need more than {_amount(self.memory)} of memory for it"
+        soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if any("File too large" in line for line in ours) and (soft == resource.RLIM_INFINITY or soft > self.pack):
+            return self.too_much_pack
+        return ""
+
+    @property
+    def too_much_pack(self) -> str:
+        """The reason to give for a transfer that was stopped."""
+        return f"it sent more than {_amount(self.pack)} of packs"
+
+    @property
+    def too_many_messages(self) -> str:
+        """The reason to give for a command that was stopped."""
+        return f"it sent more than {_amount(self.messages)} of refs and messages"
+
+
+def memory_of_step(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Return the memory for each git process: 1 GiB, or half of the step's limit if that is less.
+
+    Git can say that it ran out of memory. If the step reaches its own limit first, the kernel kills git without a word.
+    """
+    limits = [2 * MEMORY]
+    with suppress(OSError, ValueError):  # not on Linux
+        for line in own.read_text(encoding="utf-8").splitlines():
+            _, controllers, place = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            folder, name = ("memory", "memory.limit_in_bytes") if controllers else (".", "memory.max")
+            here = PurePosixPath(place)
+            for group in (here, *here.parents):  # every group above limits it, too
+                with suppress(OSError, ValueError):  # not visible in a container; "max" if there is no limit
+                    limits.append(int((cgroups / folder / group.relative_to("/") / name).read_text(encoding="ascii")))
+    return max(min(limits) // 2, _LEAST)
+
+
+class Clock:
+    """The time for one repository. It begins with the first command."""
+
+    def __init__(self, seconds: float, subject: str) -> None:
+        self.seconds = seconds
+        self.subject = subject
+        self._end = 0.0
+
+    def left(self) -> float:
+        """Return the seconds that are left. Raises `UnreachableError` when the time is over."""
+        now = time.monotonic()
+        self._end = self._end or now + self.seconds
+        if now >= self._end:
+            raise UnreachableError(f"the Git server takes too long ({self.why})", hint=_AGAIN, subject=self.subject)
+        return self._end - now
+
+    @property
+    def why(self) -> str:
+        """The reason to give for a command that was stopped."""
+        return f"one repository may take {self.seconds:.0f} seconds in all"
+
+
+def _amount(count: int) -> str:
+    for unit, bits in (("GiB", 30), ("MiB", 20)):
+        if count % (1 << bits) == 0:
+            return f"{count >> bits} {unit}"
+    return f"{count / 1_000_000:g} MB"
+
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
 _LOOKS = 8  # how often the transfer is checked before it counts as stalled
