@@ -12,8 +12,8 @@ from support import git, image_update, needs
 
 from task.applications.rendering import run as render
 from task.errors import Malformed, RegistryDownError, SourceAccessError
-from task.git.access import Access, Credentials
 from task.git.command import Git
+from task.git.credentials import Access, Credentials
 from task.git.environment import Login
 from task.git.errors import GitFailed
 from task.kubernetes.access import ask

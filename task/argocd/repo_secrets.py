@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from task.errors import CredentialsError, Malformed
-from task.git.access import Credentials
+from task.git.credentials import Credentials
 from task.git.environment import Login
 from task.git.github_app import App, Way, token
-from task.git.ssh import SshFiles
-from task.git.ssh_keys import has_passphrase, is_private_key
+from task.git.ssh import SshFiles, has_passphrase, is_private_key
 from task.secret import Secret
 from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host, origin, without_login
 

@@ -29,8 +29,8 @@ from task.commands.source_versions import match_promotion
 from task.deciding.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
 from task.errors import Malformed, UsageError
 from task.files import read_text
+from task.git.hosts import remote_of
 from task.git.names import rewritten
-from task.git.remote_url import remote_of
 from task.model import Hold, Image, Person, Problem, Report
 from task.option import variable_of
 from task.output.log import Log

@@ -40,7 +40,7 @@ from task.forges.host import (
     tried,
 )
 from task.forges.proposal import LONGEST_BODY
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import origin, path_part

@@ -29,7 +29,7 @@ from task.forges.host import (
 )
 from task.forges.marks import described
 from task.forges.proposal import LONGEST_BODY, same
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.retry import until

@@ -16,7 +16,7 @@ from task.forges.bitbucket import WITHOUT, login
 from task.forges.client import PAIR, Client, ForgeAddress, Reach, dig, listed, names_none, numbered, web_below
 from task.forges.host import COMMENTS_STAY, AlreadyThere, ForgeKind, Host, Notes, Overtaken, missing, tried
 from task.forges.proposal import LONGEST_BODY
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import path_part

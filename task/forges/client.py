@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 from task import shutdown
 from task.errors import CredentialsError, ForgeError, Malformed, RepositoryError, TaskError, UnreachableError
-from task.git.token_prefixes import wrong_issuer
+from task.git.hosts import wrong_issuer
 from task.http import Http, Limits, Login, NoAnswerError, Response, retry_after
 from task.secret import Secret
 from task.text import one_line, shortened

@@ -26,7 +26,7 @@ from task.forges.host import (
     tried,
 )
 from task.forges.marks import described, settled, wish
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.plain_data import mappings

@@ -15,9 +15,9 @@ from task.errors import Outpaced, RepositoryError, TargetError, TaskError, Unrea
 from task.forges.client import Client, Limited, Reach, dig, listed, wait_of
 from task.forges.github import HEADERS
 from task.forges.github_merge import graphql
-from task.git.repository.lost_answers import NotDoneError
 from task.http import Response
 from task.model import Changeset
+from task.retry import NotDoneError
 from task.text import one_line
 from task.urls import path_part
 

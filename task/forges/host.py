@@ -18,8 +18,8 @@ from task.errors import ForgeError, Outpaced, RepositoryError, UnreachableError
 from task.forges.client import ForgeAddress, Limited, Reach
 from task.forges.marks import described, lacking, settled, wish, wishes, with_settled
 from task.forges.proposal import LONGEST, closed_body, fitted, overtaken, same
+from task.git.hosts import RemoteUrl
 from task.git.names import OURS
-from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed
 from task.urls import web_page

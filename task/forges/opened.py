@@ -11,7 +11,7 @@ from task.forges.github_commits import GitHubCommits
 from task.forges.host import Checked, CommentApi, DeploymentApi, ForgeApi, put, understood
 from task.forges.places import FORGES, Known, place_of, probe
 from task.forges.tokens import Tokens
-from task.git.remote_url import remote_of
+from task.git.hosts import remote_of
 from task.http import Limits
 from task.model import CommitStatus, Deployment
 from task.urls import web_page

@@ -14,7 +14,7 @@ from task.errors import ForgeError, Malformed, UnreachableError
 from task.forges import azure, bitbucket_cloud, bitbucket_data_center, gitea, github, gitlab
 from task.forges.client import PAIR, ForgeAddress
 from task.forges.host import ForgeKind
-from task.git.remote_url import RemoteUrl, remote_of
+from task.git.hosts import RemoteUrl, remote_of
 from task.http import Http, Limits, NoAnswerError
 from task.urls import split
 

@@ -20,13 +20,17 @@ import sh
 from task import shutdown
 from task.errors import CredentialsError, RepositoryError, SourceError, TaskError, UnreachableError, UsageError
 from task.files import exhausted
-from task.git.access import Access
+from task.git.credentials import Access
 from task.git.environment import (
+    HostConfig,
+    Local,
     basic_header,
     clean_environment,
     config_pairs,
     fitting,
+    is_safe,
     login_environment,
+    owned_by_another,
     sends_header,
     transport,
     url_login,
@@ -34,9 +38,7 @@ from task.git.environment import (
     without_web,
 )
 from task.git.errors import KILLED, GitEnded, GitFailed
-from task.git.host_config import HostConfig
 from task.git.names import address_of, rewritten
-from task.git.owner import Local, is_safe, owned_by_another
 from task.git.ssh import SshSharing
 from task.processes import Bounds, CapturedOutput, Clock, Watch, finish, is_secret, needs, send
 from task.secret import Secret

@@ -1,11 +1,21 @@
-"""Pure code that makes the environment of every git process from the host's, without what changes git's behaviour."""
+"""What git gets of the machine on which it runs: variables, logins, the configuration of servers, local repositories.
+
+The environment of every git process is made from the host's, without what changes git's behaviour. Of the git
+configuration of the user and the system, only what it says about servers is used.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
+from task.errors import CredentialsError
+from task.git.errors import GitFailed, quoted
 from task.git.names import Address
 from task.processes import child_environment
 from task.secret import Secret
@@ -181,3 +191,105 @@ def url_login(target: Address) -> tuple[Login, ...]:
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
     return (Login("/".join(target.url.split("/", 3)[:3]), target.user, Secret(target.password)),)
+
+
+class HostConfig:
+    """Read once, when a server is contacted for the first time. Without such a file, no process is started."""
+
+    def __init__(self, run: Callable[..., bytes], environ: Mapping[str, str], more: str = "") -> None:
+        self._run = run
+        self._environ = environ  # if empty, no configuration counts
+        self._more = more  # a configuration file that was given for this run
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return credentials, URL rewriting, http and ssh. Raises `CredentialsError` if git cannot read a file."""
+        files = configuration_files(self._environ) if self._environ else []
+        readable = (path for path in files if os.path.isfile(path) and os.access(path, os.R_OK))
+        found = [pair for path in readable for pair in self._list(path)]
+        return found + [pair for pair in self._list(self._more) if not _is_helper(pair[0])] if self._more else found
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it rewrites URLs: an https URL may become ssh."""
+        return any(key.lower().startswith("url.") for key, _ in self._all)
+
+    @property
+    def to_http(self) -> bool:
+        """Whether a URL may be rewritten to plain http."""
+        return any(key.lower().startswith("url.http://") for key, _ in self._all)
+
+    @property
+    def helped(self) -> bool:
+        """Whether it has logins of its own."""
+        return any(_is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all)
+
+    @property
+    def programs(self) -> list[str]:
+        """The configured programs for logins: credential helpers, and the program that asks for a password."""
+        return [
+            value for key, value in self._all if _is_helper(key) or key.lower() in {"core.askpass", "core.sshcommand"}
+        ]
+
+    @property
+    def safe(self) -> list[str]:
+        """The trusted local repositories of other users, as git lists them."""
+        return [value for key, value in self._all if key.lower() == "safe.directory"]
+
+    @property
+    def ssh_command(self) -> str:
+        """The ssh command, or "" if it has none."""
+        commands = (value for key, value in reversed(self._all) if key.lower() == "core.sshcommand")
+        return next(commands, "")
+
+    @cached_property
+    def _all(self) -> list[tuple[str, str]]:
+        """Add the settings from variables, which git reads by itself."""
+        return [*self.pairs, *config_pairs(self._environ)]
+
+    def _list(self, path: str) -> list[tuple[str, str]]:
+        try:
+            return transport(listed(self._run("config", "--file", path, "--includes", "--null", "--list")))
+        except GitFailed as error:
+            hint = "fix it, or ignore it with --no-git-config"
+            raise CredentialsError(f"git cannot read its configuration: {quoted(error.err)}", hint=hint) from error
+
+
+def _is_helper(key: str) -> bool:
+    return key.lower().startswith("credential.") and key.lower().endswith(".helper")
+
+
+_GITFILE = "gitdir: "
+Local = Literal["", "ours", "safe"]  # no repository on this machine; one of ours; a trusted one of another user
+
+
+def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
+    """Return the folder of a repository that belongs to another user; "" if it is ours, or is no repository."""
+    us = {os.geteuid()}
+    if us == {0} and environ.get("SUDO_UID", "").isdigit():  # like git: root by sudo still counts as that user
+        us.add(int(environ["SUDO_UID"]))
+    for place in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
+        parts = [place]
+        with suppress(OSError, ValueError):
+            if os.path.isfile(place):  # a submodule, or a linked work tree
+                with open(place, encoding="utf-8") as file:
+                    where = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
+                parts.append(os.path.join(os.path.dirname(place), where))
+            if os.path.exists(f"{parts[-1]}/HEAD") or len(parts) > 1:
+                others = [part for part in parts if os.stat(part).st_uid not in us]
+                return os.path.realpath(parts[-1]) if others else ""
+    return ""
+
+
+def is_safe(folder: str, said: Sequence[str], home: str) -> bool:
+    """Tell whether one of the `safe.directory` settings covers that folder, or the work tree that it belongs to."""
+    safe = False
+    for value in said:
+        known = os.path.join(home, value[2:]) if value.startswith("~/") else value
+        if not value:  # an empty one cancels those before it
+            safe = False
+        elif known == "*" or known.rstrip("/") in (folder, folder.removesuffix("/.git")):
+            safe = True
+        else:
+            safe = safe or (known.endswith("/*") and folder.startswith(known[:-1]))
+    return safe

@@ -14,7 +14,7 @@ from functools import cache
 import re2
 
 from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
-from task.git.token_prefixes import software_of, wrong_issuer
+from task.git.hosts import software_of, wrong_issuer
 from task.secret import Secret
 from task.text import blanked, without_logins
 

@@ -26,7 +26,7 @@ from task.argocd.owners import parent_of, parent_takes_back, set_of, set_takes_b
 from task.argocd.repo_secrets import RepoCredentials, credentials_of, settings_of
 from task.argocd.rollouts import LIMITS, RolloutApi
 from task.errors import Malformed, SourceError, TaskError, UsageError
-from task.git.access import Credentials
+from task.git.credentials import Credentials
 from task.git.repository.bare import BareRepository
 from task.http import Limits
 from task.kubernetes.access import cluster_access

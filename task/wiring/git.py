@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from task.after.waiting import Descends, descent
-from task.git.access import Access, Credentials
 from task.git.command import Git
-from task.git.credentials import access_of
+from task.git.credentials import Access, Credentials, access_of
 from task.git.environment import Login
 from task.git.names import rewritten
 from task.git.repository.bare import BareRepository

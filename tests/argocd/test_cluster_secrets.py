@@ -14,8 +14,8 @@ from fakes.kubernetes_api import CONFIG_MAPS, SECRETS, Fault, KubernetesApi, run
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.repo_secrets import RepoCredentials, credentials_of, settings_of
 from task.errors import AnnotationError, CredentialsError, Malformed, SourceDownError
-from task.git.access import Access
 from task.git.command import Git
+from task.git.credentials import Access
 from task.http import Limits
 from task.kubernetes.access import ClusterAccess
 from task.kubernetes.client import Kubernetes

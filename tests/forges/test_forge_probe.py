@@ -12,7 +12,7 @@ from task.errors import ForgeError, UnreachableError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.host import Checked, ForgeApi
 from task.forges.places import FORGES, LIMITS, Known, probe
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.model import Proposal, Proposed
 from task.secret import Secret
 

@@ -19,7 +19,7 @@ VALUES = "apps/web/values.yaml"
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("task.git.repository.lost_answers._PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("task.retry._PAUSES", (0.01, 0.01))
 
 
 @pytest.fixture

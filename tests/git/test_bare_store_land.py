@@ -478,7 +478,7 @@ def test_others_pushed_on_top_before_we_looked(repo: Path) -> None:
 
 
 def test_a_push_that_did_not_land_because_the_connection_died(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("task.git.repository.lost_answers._PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("task.retry._PAUSES", (0.01, 0.01))
     before = tip(repo)
     with open_store(repo) as store:
         wanted = change(read(store))

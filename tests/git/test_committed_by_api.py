@@ -19,9 +19,9 @@ from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, GitHubCommits
 from task.git.command import Git
 from task.git.repository import lost_answers
 from task.git.repository.committed_by_api import CommittedByApi
-from task.git.repository.lost_answers import NotDoneError
 from task.http import Limits
 from task.model import Changeset, Destination, File, Person, Place, Snapshot
+from task.retry import NotDoneError
 from task.secret import Secret
 
 pytestmark = pytest.mark.measured

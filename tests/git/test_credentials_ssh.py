@@ -9,9 +9,8 @@ import pytest
 from support import needs
 
 from task.errors import UsageError
-from task.git.access import Access, Credentials
-from task.git.ssh import SshGiven, collect
-from task.git.ssh_keys import has_passphrase, host_key, is_private_key, tidy_key
+from task.git.credentials import Access, Credentials
+from task.git.ssh import SshGiven, collect, has_passphrase, host_key, is_private_key, tidy_key
 from task.secret import Secret
 
 HOST_KEY = "git.example.com ssh-ed25519 AAAA"

@@ -11,7 +11,7 @@ from support import commit, git, show
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.git.repository.cache import Cache, Kept
+from task.git.repository.bare_folder import Cache, Kept
 from task.model import Changeset, Destination, File, Landing, Person, Place
 
 FILE = frozenset({"file"})
@@ -158,7 +158,7 @@ def test_four_runs_at_the_same_time(repo: Path, tmp_path: Path, whole: bool) -> 
 
 
 def test_old_packs_go(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("task.git.repository.cache._MOST", 4)
+    monkeypatch.setattr("task.git.repository.bare_folder._MOST", 4)
     for number in range(5):
         land(repo, tmp_path / "cache", f"{number}\n")
     assert len(list((tmp_path / "cache").rglob("*.idx"))) <= 9

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from task.errors import CredentialsError, UsageError
-from task.git.access import Access
 from task.git.command import Git
-from task.git.credentials import access_of
+from task.git.credentials import Access, access_of
 from task.git.errors import GitFailed
 from task.settings import AccessOptions
 

@@ -11,7 +11,7 @@ from support import bare_repo, git, image_update
 from task.errors import RepositoryError
 from task.git.ancestry import Lineage
 from task.git.command import Git
-from task.git.owner import is_safe, owned_by_another
+from task.git.environment import is_safe, owned_by_another
 from task.git.repository.bare import BareRepository
 from task.model import File, Place
 

@@ -5,7 +5,7 @@ import pytest
 from task.forges.client import SOFTWARE
 from task.forges.places import FORGES
 from task.git.errors import failure
-from task.git.token_prefixes import PREFIXES, SERVERS, software_of, wrong_issuer
+from task.git.hosts import PREFIXES, SERVERS, software_of, wrong_issuer
 from task.secret import Secret
 
 REST = "0123456789abcdefSECRET"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.errors import SourceError
-from task.git.repository.tree_walk import TreeEntry, differing, look, parse_tree
+from task.git.repository.objects import TreeEntry, differing, look, parse_tree
 from task.model import Place
 
 TREE = "040000"

@@ -10,8 +10,8 @@ from support import bare_repo, commit, git
 from task.errors import SourceError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
+from task.git.repository.history import versions_of
 from task.git.repository.remote import Remote
-from task.git.repository.versions import versions_of
 from task.model import FileVersion, Place
 
 FILE = frozenset({"file"})

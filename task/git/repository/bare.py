@@ -17,20 +17,18 @@ from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.errors import GitFailed
 from task.git.names import OURS, base_branch_name, branch_name, memory_branch, stem_of
-from task.git.repository import fast_import
-from task.git.repository.history import History
-from task.git.repository.lost_answers import land_once
-from task.git.repository.objects import LARGEST, file_of
-from task.git.repository.past import commit_of
+from task.git.repository.history import History, versions_of
+from task.git.repository.objects import LARGEST, Tree, changed_paths, commit_of, file_of, look, parse_tree
 from task.git.repository.remote import Remote, restarted
-from task.git.repository.tree_walk import Tree, changed_paths, look, parse_tree
-from task.git.repository.versions import versions_of
 from task.git.signing import Signer
 from task.model import Changeset, File, FileVersion, Head, Landing, Place, Snapshot, Through
+from task.retry import land_once
 from task.templates.commit_message import trailer_of
-from task.text import blanked
+from task.text import blanked, one_line
 
 T = TypeVar("T")
+_WORK = "refs/image-update/work"  # where fast-import puts the commit
+_NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})  # git's own rule, which fast-import does not check
 
 
 class BareRepository:
@@ -180,9 +178,7 @@ class BareRepository:
 
         Raises `Outpaced` if it is not at `change.head_commit` any more.
         """
-        made = fast_import.Made("", "")
-        if change.files:
-            made = fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))
+        made = self._imported(change) if change.files else Landing("", "")
         commit = self._signed(change, made)
         self._push(change.destination.head, commit, change.head_commit or "", (), replaces=True)
         return Landing(commit, made.tree)
@@ -194,7 +190,7 @@ class BareRepository:
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit. Nothing is sent."""
         _, made, held, _ = self._with_restarts(lambda: self._prepared(change))
-        return held or Landing("", made.tree, through=self.through)
+        return held or replace(made, commit="")
 
     def land(self, change: Changeset) -> Landing:
         """Commit on the tip that was read, and push. Raises `Outpaced` if the branch has moved since.
@@ -202,9 +198,9 @@ class BareRepository:
         A head branch of ours is created, or replaced if it has not moved, and bears our mark. No other is replaced.
         """
         change, made, held, there = self._with_restarts(lambda: self._prepared(change))
-        return held or Landing(self._send(change, made, there), made.tree, through=self.through)
+        return held or replace(made, commit=self._send(change, made, there))
 
-    def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
+    def _send(self, change: Changeset, made: Landing, there: str) -> str:
         """Push the commit, signed if required, and return its id. `there` is the tip of the head branch, or ""."""
         base, head = change.destination.base, change.destination.head
         commit, replaces = self._signed(change, made), head != base and not change.on_top
@@ -212,14 +208,14 @@ class BareRepository:
         self._push(head, commit, was, change.push_options, replaces=replaces)
         return commit
 
-    def _signed(self, change: Changeset, made: fast_import.Made) -> str:
+    def _signed(self, change: Changeset, made: Landing) -> str:
         """Return the same commit, signed if that is required."""
         if self._signer is None or not made.commit:
             return made.commit
-        folder, message = self._remote.ready(), fast_import.message(change)
+        folder, message = self._remote.ready(), _plain_message(change)
         return self._signer.commit(folder, made.tree, change.tip, message, change.author)
 
-    def _prepared(self, change: Changeset) -> tuple[Changeset, fast_import.Made, Landing | None, str]:
+    def _prepared(self, change: Changeset) -> tuple[Changeset, Landing, Landing | None, str]:
         """Make the commit, and return it with its whole message and what `_held` says about it."""
         made = self._make(change)
         if change.destination.head != change.destination.base and not change.on_top:
@@ -227,7 +223,7 @@ class BareRepository:
             made = self._make(change)
         return change, made, *self._held(change, made)
 
-    def _held(self, change: Changeset, made: fast_import.Made) -> tuple[Landing | None, str]:
+    def _held(self, change: Changeset, made: Landing) -> tuple[Landing | None, str]:
         """Return a landing if a branch has exactly this on the same tip, else None; and the head branch's tip.
 
         On an older tip, the same files may still conflict with changes to the base. The head branch's tip is "" if it
@@ -286,23 +282,32 @@ class BareRepository:
         """
         return restarted(self._remote, work, self._forget)
 
-    def _make(self, change: Changeset) -> fast_import.Made:
+    def _make(self, change: Changeset) -> Landing:
         """Make the commit in the throw-away repository."""
         under = change.destination.head if change.on_top else change.destination.base
         if change.tip not in self._roots and self._remote.fetch_tip(under) != change.tip:
             raise Outpaced(f"{under} is no longer at {change.tip}")
         self._refuse_odd_paths(change)
         try:
-            return fast_import.answer(self._remote.local(*fast_import.COMMAND, stdin=fast_import.stream(change)))
+            return self._imported(change)
         except GitFailed as error:
             self._remote.without_cache()
             raise git_errors.failure(error.err, self._remote.subject(change.destination.base)) from error
+
+    def _imported(self, change: Changeset) -> Landing:
+        """Make the commit with `git fast-import`, on `change.tip` ("" has no parent).
+
+        It rewrites just the trees on the way to the files, without an index or work tree, for any number of files.
+        """
+        argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
+        commit, tree = self._remote.local(*argv, stdin=_import_stream(change)).decode().split("\n")[:2]
+        return Landing(commit, tree.split()[2], through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
         """Refuse paths with which fast-import would replace a link by a folder, or write `.git/config`."""
         subject = self._remote.subject(change.destination.base)
         for path in change.files:
-            if not fast_import.is_path(path):
+            if "\0" in path or not _NO_NAMES.isdisjoint(path.lower().split("/")):
                 hint = "name another path in write-back-target"
                 raise TargetError(f"{blanked(path)!r} is not a path that Git can store", hint=hint, subject=subject)
         seen = look(self._tree, self._root(change.tip), [Place(path, "exists") for path in change.files])
@@ -339,3 +344,36 @@ def is_marked(message: str, tree: str, head: str) -> bool:
     """Tell whether a commit with this message and tree is a whole head of ours, for the branch of this name."""
     own_name = head.startswith(OURS) or trailer_of(message, HEAD) == head
     return own_name and trailer_of(message, TREE) == tree
+
+
+def _import_stream(change: Changeset) -> bytes:
+    """Return the whole input: one commit on `change.tip` ("" has no parent), with message and texts byte for byte."""
+    name, email = _plain(change.author.name), _plain(change.author.email)
+    who = f"{name or email} <{email}> now"
+    parts = [
+        f"commit {_WORK}\nmark :1\nauthor {who}\ncommitter {who}\n".encode(),
+        _data(_plain_message(change)),
+        f"from {change.tip}\n".encode() if change.tip else b"",
+    ]
+    for path, file in sorted(change.files.items()):
+        quoted = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        if not file.mode:  # the file is deleted
+            parts.append(f'D "{quoted}"\n'.encode("utf-8", "surrogateescape"))
+            continue
+        parts += [f'M {file.mode} inline "{quoted}"\n'.encode("utf-8", "surrogateescape"), _data(file.text)]
+    return b"".join(parts) + b'\nget-mark :1\nls :1 ""\ndone\n'
+
+
+def _plain_message(change: Changeset) -> str:
+    """Return the message as bytes that a commit can have."""
+    return change.message.replace("\0", "")
+
+
+def _data(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    return b"data %d\n%b\n" % (len(raw), raw)
+
+
+def _plain(text: str) -> str:
+    """Return a name or an address without the characters that are special in git's format."""
+    return one_line(text.replace("<", " ").replace(">", " "))

@@ -14,10 +14,9 @@ from typing import ClassVar, Protocol
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError
 from task.git.command import Git
-from task.git.repository import fast_import
 from task.git.repository.bare import BareRepository
-from task.git.repository.lost_answers import land_once
 from task.model import Changeset, Landing, Through
+from task.retry import land_once
 from task.text import blanked
 
 _EXECUTABLE = "100755"
@@ -69,7 +68,7 @@ class CommittedByApi(BareRepository):
             self._check()
         return landing
 
-    def _send(self, change: Changeset, made: fast_import.Made, there: str) -> str:
+    def _send(self, change: Changeset, made: Landing, there: str) -> str:
         base, head = change.destination.base, change.destination.head
         if head == base or change.on_top or there == change.tip:
             return self._commit(head, change, made)
@@ -92,7 +91,7 @@ class CommittedByApi(BareRepository):
 
         land_once(create, lambda: commit if self._remote.tip(branch) == commit else "", "whether the branch was made")
 
-    def _commit(self, branch: str, change: Changeset, made: fast_import.Made) -> str:
+    def _commit(self, branch: str, change: Changeset, made: Landing) -> str:
         """Make the commit on a branch that is at `change.tip`, and return it."""
         try:
             # Git makes the same tree from the same files, so a commit with this parent and tree is ours, or as good.

@@ -1,15 +1,22 @@
-"""Reads objects of a bare repository, with one `git cat-file --batch` for the whole life of a store."""
+"""Reads what was fetched: objects, files, commits and trees of a bare repository.
+
+One `git cat-file --batch` is used for the whole life of a store. What was not fetched is not there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from sys import intern
 
 from task import shutdown
-from task.errors import SourceError, UnreachableError
+from task.errors import Malformed, SourceError, UnreachableError
 from task.git.command import Git, Talk
 from task.git.repository.bare_folder import BareFolder
-from task.model import File
+from task.model import File, Place
+from task.text import blanked
+from task.timestamps import of_unix
 
 LARGEST = 10_000_000  # bytes; no person writes a larger file
 TOGETHER = 512_000_000  # bytes that are read together
@@ -123,3 +130,224 @@ def file_of(blob: Object) -> File:
     if "\0" in text:
         return File("", problem="not UTF-8 text")
     return File("", problem="kept in Git LFS") if text.startswith(_LFS) else File(text)
+
+
+_TREES_AT_ONCE = 100  # trees; that of a large folder takes a megabyte
+# What is kept of an excessively large commit.
+_PARENTS, _NAME, _MESSAGE = 64, 200, 64 * 1024
+
+
+@dataclass(frozen=True)
+class PastCommit:
+    """A commit, and its parents."""
+
+    oid: str
+    tree: str
+    parents: tuple[str, ...]  # also those that a shallow repository does not have
+    author: str  # the name, else the address
+    at: str  # commit time: RFC 3339, UTC; "" if it is no date
+    message: str  # if it is very long, only its end
+
+    @property
+    def parent(self) -> str:
+        """The first parent, or "" for a root."""
+        return self.parents[0] if self.parents else ""
+
+
+def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
+    """Return the last commits that are present, newest first, at most this many."""
+    found: list[PastCommit] = []
+    at = start
+    while at and len(found) < most and not objects.absent([at]):
+        found.append(commit_of(objects, at))
+        at = found[-1].parent
+    return found
+
+
+def commit_of(objects: Objects, oid: str) -> PastCommit:
+    """Return a commit that is present."""
+    head, _, message = (objects.read([oid])[oid].content or b"").partition(b"\n\n")
+    said: dict[str, list[str]] = {}
+    for line in head.split(b"\n"):
+        key, _, value = line.decode("utf-8", "replace").partition(" ")
+        said.setdefault(key, []).append(value)
+    trees, parents, authors, committers = (said.get(key, []) for key in ("tree", "parent", "author", "committer"))
+    name, _, address = "".join(authors[:1]).rpartition(">")[0].partition("<")
+    return PastCommit(
+        oid,
+        "".join(trees[:1]),
+        tuple(parents[:_PARENTS]),
+        (name.strip() or address.strip())[:_NAME],
+        _time("".join(committers[:1]).rpartition(">")[2]),
+        message[-_MESSAGE:].decode("utf-8", "replace"),
+    )
+
+
+def _time(text: str) -> str:
+    """Return the time from Git's seconds and time zone, or "" for any other text."""
+    seconds = text.split()
+    try:
+        return of_unix(int(seconds[0])) if seconds else ""
+    except (ValueError, Malformed):
+        return ""
+
+
+class PastTrees:
+    """Reads what trees of many commits have. Each name in each tree is looked up once."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._names: dict[tuple[str, str], TreeEntry | None] = {}  # (tree, name) → its entry
+
+    def entries(self, path: str, roots: Sequence[str]) -> list[TreeEntry | None]:
+        """Return the file at the path in each of these root trees."""
+        entries: list[TreeEntry | None] = [TreeEntry(FOLDER, root) for root in roots]
+        for name in path.split("/"):
+            folders = {one.oid for one in entries if one and one.is_folder}
+            unknown = sorted(oid for oid in folders if (oid, name) not in self._names)
+            self._names.update(((oid, name), tree.get(name)) for oid, tree in self.read(unknown))
+            entries = [self._names[one.oid, name] if one and one.is_folder else None for one in entries]
+        return [one if one and one.is_file else None for one in entries]
+
+    def read(self, oids: Sequence[str]) -> Iterator[tuple[str, Tree]]:
+        """Return the trees themselves."""
+        for start in range(0, len(oids), _TREES_AT_ONCE):
+            for oid, found in self._objects.read(oids[start : start + _TREES_AT_ONCE]).items():
+                yield oid, parse_tree(found.content or b"", len(oid) // 2)
+
+
+FOLDER = "040000"
+# Ten trees that each name the next one ten times represent ten billion files.
+MOST = 500_000
+LONGEST = 4096  # characters of a path; no checkout can have a longer one, so Argo CD cannot read it either
+MOST_CHANGED = 10_000  # files that one of our commits changes
+_MANIFESTS = (".yaml", ".yml", ".json")
+
+Tree = Mapping[str, "TreeEntry"]
+ReadTree = Callable[[str], Tree]
+
+
+@dataclass(frozen=True, slots=True)  # a large repository has hundreds of thousands
+class TreeEntry:
+    """One line of a tree."""
+
+    mode: str  # six digits
+    oid: str
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a tree, and not a symbolic link or a submodule."""
+        return self.mode == FOLDER
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file, executable or not."""
+        return self.mode.startswith("100")
+
+
+@dataclass(frozen=True)
+class Walked:
+    """The entries of the trees at some places."""
+
+    entries: dict[str, TreeEntry]  # path → its entry
+    texts: set[str]  # those paths whose text is needed
+
+
+def parse_tree(raw: bytes, width: int) -> Tree:
+    """Return the entries of a raw tree object. `width` is the length of a binary object id."""
+    return _parsed(_lines(raw, width))
+
+
+def differing(one: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
+    """Return the entries of two raw trees that the other one does not have: a few in a folder with thousands."""
+    ours, theirs = _lines(one, width), _lines(other, width)
+    here, there = set(ours), set(theirs)
+    return _parsed(line for line in ours if line not in there), _parsed(line for line in theirs if line not in here)
+
+
+def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
+    """Yield (mode, name, binary object id). Raises `ValueError` if it is not a tree."""
+    found = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
+    if sum(len(mode) + len(name) for mode, name, _ in found) + (width + 2) * len(found) != len(raw):
+        raise ValueError("this is not a tree")
+    return found
+
+
+def _parsed(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
+    return {
+        name.decode("utf-8", "surrogateescape"): TreeEntry(intern(mode.decode().zfill(6)), oid.hex())
+        for mode, name, oid in lines
+    }
+
+
+def look(read: ReadTree, root: str, places: Iterable[Place]) -> Walked:
+    """Return what is at each of these places, below the tree `root`. `read` returns a tree by its object id."""
+    seen = Walked({}, set())
+    for place in places:
+        _look_at(read, root, place, seen)
+    return seen
+
+
+def _look_at(read: ReadTree, root: str, place: Place, seen: Walked) -> None:
+    entry, path = TreeEntry(FOLDER, root), ""
+    for name in filter(None, place.path.split("/")):
+        if not entry.is_folder:
+            break
+        tree = read(entry.oid)
+        if name not in tree:
+            return
+        entry, path = tree[name], f"{path}/{name}" if path else name
+
+    reached = path == place.path.strip("/")
+    if entry.is_folder and reached and place.want in {"folder", "tree", "names", "files"}:
+        for below, file in _listed(read, path, entry.oid, deep=place.want != "folder"):
+            if place.want == "files" and not file.is_folder:
+                seen.entries[below] = file
+                seen.texts.update({below} if file.is_file else ())
+            elif file.is_file and place.want == "names":
+                seen.entries.setdefault(below, file)
+            elif file.is_file and below.endswith(_MANIFESTS):
+                seen.entries[below] = file
+                seen.texts.add(below)
+        return
+    if path:
+        seen.entries[path] = entry
+    if entry.is_file and reached and place.want != "exists":
+        seen.texts.add(path)
+
+
+def changed_paths(read: ReadTree, before: str, after: str) -> list[str]:
+    """Return the paths of files that differ between two trees, at most `MOST_CHANGED` of them."""
+    found: list[str] = []
+    folders = [("", before, after)]
+    while folders and len(found) < MOST_CHANGED:
+        folder, old, new = folders.pop()
+        olds, news = read(old) if old else {}, read(new) if new else {}
+        for name in sorted(olds.keys() | news.keys()):
+            one, other = olds.get(name), news.get(name)
+            if one == other:
+                continue
+            inner = [entry.oid if entry and entry.is_folder else "" for entry in (one, other)]
+            if any(inner):
+                folders.append((f"{folder}{name}/", inner[0], inner[1]))
+            if any(entry and not entry.is_folder for entry in (one, other)):
+                found.append(f"{folder}{name}")
+    return sorted(found)[:MOST_CHANGED]
+
+
+def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tuple[str, TreeEntry]]:
+    """Return everything in a folder and below it. Raises `SourceError` for more than `MOST`."""
+    open_folders, looked = [(start, oid)], 0
+    while open_folders:
+        folder, oid = open_folders.pop()
+        for name, entry in read(oid).items():
+            looked += 1
+            if looked > MOST:
+                message = f"{blanked(start) or 'the repository'} has more than {MOST} files and folders"
+                raise SourceError(message, hint="name a smaller folder")
+            path = f"{folder}/{name}" if folder else name
+            if len(path) > LONGEST:
+                continue
+            yield path, entry
+            if deep and entry.is_folder:
+                open_folders.append((path, entry.oid))

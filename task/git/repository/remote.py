@@ -17,8 +17,7 @@ from task.git import errors as git_errors
 from task.git.command import NO_FILTER, Git, Ran
 from task.git.errors import GitEnded, GitFailed
 from task.git.names import TO_WRITE, stem_of
-from task.git.repository.bare_folder import REMOTE, BareFolder
-from task.git.repository.cache import Cache, Kept
+from task.git.repository.bare_folder import REMOTE, BareFolder, Cache, Kept
 from task.git.repository.objects import MissingObjectError, Objects
 from task.processes import Clock, weight
 from task.retry import again

@@ -1,4 +1,4 @@
-"""Pure code that splits a repository's URL: https, http, ssh, and the short form of scp."""
+"""Git hosts: the parts of a repository's URL, what software a host runs, and which tokens it issues. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from task.errors import Malformed
+from task.secret import Secret
 from task.urls import as_ssh_url, split, without_login
 
 # SSH on the port of https, and Azure's own names. The forge's web pages are elsewhere.
@@ -53,3 +54,45 @@ def remote_of(url: str) -> RemoteUrl:
     if any(part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts):
         raise Malformed("the URL's path does not name a repository", "write https://host/owner/repository")
     return RemoteUrl(f"{'http' if scheme == 'http' else 'https'}://{host}", host, parts, scheme == "ssh")
+
+
+# As the Git hosts document them. Gitea, Forgejo and Azure DevOps have no prefix.
+PREFIXES = {
+    "github_pat_": "GitHub", "ghp_": "GitHub", "gho_": "GitHub", "ghu_": "GitHub", "ghs_": "GitHub", "ghr_": "GitHub",
+    "glpat-": "GitLab", "gldt-": "GitLab", "glcbt-": "GitLab", "gloas-": "GitLab", "glptt-": "GitLab",
+    "ATCTT3": "Bitbucket Cloud", "ATATT": "Bitbucket Cloud", "ATBB": "Bitbucket Cloud",
+    "BBDC-": "Bitbucket Data Center",
+}  # fmt: skip
+ATLASSIAN = "ATATT"  # the API token of a person's account, which replaces app passwords
+_ENDED = "ATBB"  # an app password
+SERVERS = {
+    "github": "GitHub",
+    "gitlab": "GitLab",
+    "gitea": "Gitea",
+    "forgejo": "Forgejo",
+    "codeberg.org": "Forgejo",
+    "bitbucket.org": "Bitbucket Cloud",
+    "dev.azure.com": "Azure DevOps",
+    "visualstudio.com": "Azure DevOps",
+}
+
+
+def wrong_issuer(token: Secret, server: str, runs: str) -> str:
+    """Return a sentence if another kind of Git host than the one that the server runs issued the token, else "".
+
+    Bitbucket Cloud no longer issues app passwords, so one of these fits no server.
+    """
+    text = token.reveal()
+    prefix, issuer = next((one for one in PREFIXES.items() if text.startswith(one[0])), ("", ""))
+    if prefix == _ENDED and runs in ("", issuer):
+        return "this is an app password, and Bitbucket's app passwords ended in June 2026: give an API token"
+    if not prefix or runs in ("", issuer):
+        return ""
+    return f"this token begins with {prefix}, as {issuer}'s tokens do, but {server} runs {runs}: give one for {runs}"
+
+
+def software_of(host: str, said: str = "") -> str:
+    """Return what a Git server runs, if its host name or its own words tell, else ""."""
+    if "http basic: access denied" in said.lower():
+        return "GitLab"
+    return next((software for name, software in SERVERS.items() if name in host.lower()), "")
