@@ -17,7 +17,6 @@ from task.forges import github_merge
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, GitHubCommits
 from task.git.command import Git
-from task.git.repository import lost_answers
 from task.git.repository.committed_by_api import CommittedByApi
 from task.http import Limits
 from task.model import Changeset, Destination, File, Person, Place, Snapshot
@@ -32,7 +31,7 @@ GRAPHQL = "/graphql"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost_answers, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("task.retry._PAUSES", (0.01, 0.01))
 
 
 @pytest.fixture
