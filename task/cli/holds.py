@@ -19,8 +19,8 @@ from task.deciding.job import Terms
 from task.deciding.target import resolve, target_of, target_places
 from task.editors import EDITORS
 from task.errors import Malformed, NotPermittedError, TargetError, TaskError
-from task.landing.governed import CONFIG
-from task.landing.head_branch import request_head
+from task.landing.before_deciding import CONFIG
+from task.landing.head_branches import request_head
 from task.landing.ports import World
 from task.model import Application, File, Files, Place, Snapshot, Subscription
 from task.pipeline.discover import Locate

@@ -14,11 +14,10 @@ from task.deciding.job import Ask, Job, Terms, error_decision
 from task.deciding.target import first_live, live_reading
 from task.deciding.weigh import question_about, registry_error, suits
 from task.errors import TaskError
-from task.landing.governed import CONFIG, as_wanted
+from task.landing.before_deciding import CONFIG, as_wanted
 from task.landing.ports import World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
-from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
-from task.pipeline.match import Matched, asks_for_all
+from task.pipeline.match import AT_ONCE, Matched, asks_for_all, by_branch, by_login, by_repository, left_out
 from task.pipeline.overlooked import Seen
 from task.policy.judge import MOST_YOUNG, dates_needed, objection, ranked, too_young, young_until
 from task.policy.strategies import rules_of

@@ -15,8 +15,7 @@ from task.deciding.weigh import key_of
 from task.errors import SourceError, TaskError
 from task.landing.ports import World
 from task.model import Image, Memory, Reading, Snapshot, Subscription, TargetKind, Written
-from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository
-from task.pipeline.match import Matched
+from task.pipeline.match import AT_ONCE, Matched, by_branch, by_login, by_repository
 from task.pipeline.overlooked import Seen, untracked_problem
 from task.policy.builds import alike
 from task.templates.commit_message import build_trailers, commit_references

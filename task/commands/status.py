@@ -21,18 +21,25 @@ from task.deciding.decide import failed_asks, holds_of_others, places
 from task.deciding.job import Ask, Job
 from task.deciding.weigh import question_about
 from task.errors import TargetError, TaskError
+from task.landing.before_deciding import CONFIG, Governed, gatherer, govern
 from task.landing.contention import Contention
-from task.landing.gathering import gatherer
-from task.landing.governed import CONFIG, Governed, govern
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
 from task.landing.waiting import waiting_on
 from task.model import ImageStatus, Judged, OpenRequest, Problem, Snapshot, Status, Verdict
 from task.output.report_json import exit_code
-from task.pipeline.batches import AT_ONCE, by_branch, by_login, by_repository, left_out
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
-from task.pipeline.match import Matched, asks_for_all, asks_for_images
+from task.pipeline.match import (
+    AT_ONCE,
+    Matched,
+    asks_for_all,
+    asks_for_images,
+    by_branch,
+    by_login,
+    by_repository,
+    left_out,
+)
 from task.policy.strategies import needs
 from task.threads import in_threads
 

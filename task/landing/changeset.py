@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.write_back import refuse_files
 from task.deciding.cautions import file_cautions
-from task.deciding.decide import file_of, is_state_path, own_states, state_path, states_of
-from task.deciding.job import AUTHOR, Move, Remember, Terms, Wording, failed
+from task.deciding.job import AUTHOR, Move, Terms, Wording, failed
 from task.deciding.target import target_of
 from task.deciding.weigh import key_of
 from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
-from task.editors.state_file import read_state, write_state
 from task.errors import NotPermittedError, TargetError, TaskError
-from task.landing.carried import carried_on, trailers_of
-from task.landing.existing_heads import ExistingHeads, Waits
-from task.landing.waiting import with_rest
+from task.landing.head_branches import ExistingHeads, Waits
+from task.landing.memory import changed_states, hold_changes, new_holds
+from task.landing.waiting import carried_on, trailers_of, with_rest
 from task.model import (
     Changeset,
     Decision,
@@ -26,22 +24,19 @@ from task.model import (
     Edit,
     File,
     Files,
-    Memory,
     Person,
     Problem,
     Snapshot,
-    State,
     Subscription,
     Verdict,
     Wishes,
 )
-from task.policy.builds import hold_text, version_of
+from task.policy.builds import version_of
 from task.repository_config.config import NO_CONFIG, RepositoryConfig, agreed, refuse_stricter
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import commit_message, hold_message, subject
 from task.text import differ
 
-GONE = File("", "")  # a file that the commit deletes
 SHORT = 4  # two words of up to this many letters that differ in two are different words
 NO_HEADS = ExistingHeads(Snapshot("", "", "", {}))
 NOTHING_WAITS = Waits()
@@ -110,7 +105,7 @@ def prepare_commits(
         under = replace(snapshot, tip=theirs.tip, files={**snapshot.files, **theirs.files}) if theirs else snapshot
         files, done, rest, cautions = _edit(under.files, members, terms, wording.config)
         aside = name != snapshot.branch
-        files |= _changed_states(under, done, aside=aside)
+        files |= changed_states(under, done, aside=aside)
         unread, edited = waits.rest.get(name, {}), files
         files, lost = with_rest(under.files, edited, unread)
         others, unlisted = carried_on(waits.others.get(name, ()), unread, edited, files)
@@ -223,48 +218,6 @@ def _taken(edit: Edit, first: Decision) -> TargetError:
     )
 
 
-def _changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
-    """Return the state files that change, one for each Application with something new to remember.
-
-    On a head branch (`aside`), what is written travels with the change. What is deferred is remembered elsewhere.
-    """
-    apps: dict[str, list[Move]] = {}
-    for one in done:
-        if one.remember or aside:
-            apps.setdefault(state_path(one.subscription), []).append(one)
-    changed: dict[str, File] = {}
-    for path, members in apps.items():
-        states, old = own_states(snapshot.files, path), snapshot.files.get(path)
-        new = dict(states)
-        for one in sorted(members, key=lambda one: one.remember is not None and one.remember.hold is not None):
-            file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
-            if aside:
-                remember = _that_travels(remember, snapshot, one.subscription, file)
-            new[file] = _with(new.get(file, State()), one.subscription, remember)
-        if (new := {file: state for file, state in new.items() if state != State()}) != states:
-            text = write_state(old.text if old else "", new)
-            changed[path] = File(text, old.mode if old else "100644") if text else GONE
-    return changed
-
-
-def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
-    """Return what a head branch says: not what is deferred, nor a hold of the base that was released since."""
-    both = states_of(snapshot, sub).get(file, State())
-    memory = remember.memory or both.images.get(key_of(sub), Memory())
-    kept = memory.hold if remember.memory else None
-    lifted = remember.lifted or (both.hold is None and remember.hold is None)
-    return replace(remember, memory=replace(memory, hold=kept, deferred=None), lifted=lifted)
-
-
-def _with(state: State, sub: Subscription, new: Remember) -> State:
-    """Return the state of one Application after a move."""
-    images = dict(state.images)
-    if new.memory is not None:
-        images[key_of(sub)] = new.memory
-    hold = None if new.lifted else new.hold or state.hold
-    return replace(state, hold=hold, images={key: memory for key, memory in images.items() if memory != Memory()})
-
-
 def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
     """Return the wording of a commit for these subscriptions: what was given, the config, then the default."""
     wishes = agreed([sub.wishes for sub in subs], given.common)
@@ -361,48 +314,3 @@ def _sentences(done: Sequence[Move], reasons: Sequence[tuple[tuple[str, str], st
     )
     missing = (f"{app[1]} ({what}): {why}" for app, what, why in reasons if not any(why in line for line in lines))
     return {**lines, **dict.fromkeys(missing)}
-
-
-NO_FILE = File("", "")
-
-
-def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[tuple[str, str], str, str]]:
-    """Return (Application, what is held, reason) for each hold that the base does not have."""
-    apps = {state_path(one.subscription): one.subscription.application for one in done}
-    found: list[tuple[tuple[str, str], str, str]] = []
-    for path, app in apps.items():
-        if path not in after:
-            continue
-        old, new = read_state(before.get(path, NO_FILE).text), read_state(after[path].text)
-        for file, state in sorted(new.items()):
-            known = old.get(file, State())
-            holds = [(app.name, state.hold, known.hold)]
-            holds += [
-                (key, one.hold, known.images.get(key, Memory()).hold) for key, one in sorted(state.images.items())
-            ]
-            found += [
-                ((app.namespace, app.name), what, hold_text(now)) for what, now, then in holds if now and now != then
-            ]
-    return found
-
-
-def hold_changes(before: Files, after: Files) -> Iterator[str]:
-    """Yield a line for each state file whose holds or deferred events change. Other changes are left out."""
-    for path in sorted(after):
-        if is_state_path(path):
-            found = _lasting(after[path].text)
-            if found != _lasting(before.get(path, NO_FILE).text):
-                yield f"{path}: {found}"
-
-
-def _lasting(text: str) -> str:
-    """Return what a state file says about holds and deferred events. Pull requests carry its hash: keep the form."""
-    found: list[tuple[object, ...]] = []
-    for file, state in sorted(read_state(text).items()):
-        images = {
-            key: (one.hold, one.deferred and (one.deferred.tag, one.deferred.digest))
-            for key, one in sorted(state.images.items())
-            if one.hold or one.deferred
-        }
-        found += [(file, state.hold, images)] if state.hold or images else []
-    return repr(found)

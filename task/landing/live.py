@@ -20,8 +20,8 @@ from task.deciding.verify import verified
 from task.deciding.weigh import Facts, Situation, combined, may_ask
 from task.editors.live import place, read, write
 from task.errors import Outpaced, SourceError, TaskError
+from task.landing.before_deciding import last_checks
 from task.landing.contention import Contention
-from task.landing.gathering import last_checks
 from task.landing.ports import LiveApplications, World
 from task.model import Decision, Memory, Reading, State, Subscription
 

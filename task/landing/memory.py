@@ -1,21 +1,65 @@
-"""Pure code for the memory branch: holds, and what they defer, where changes do not go to the base itself.
+"""Pure code for what is remembered: in the state files that a commit changes, and on the memory branch.
 
-They count at once, before anybody merges anything. The branch has state files only. What is written travels with the
-change.
+That branch has holds, and what they defer, where changes do not go to the base itself: they count at once, before
+anybody merges anything. It has state files only. What is written travels with the change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from task.deciding.decide import file_of, own_states, state_path, states_of
+from task.deciding.decide import file_of, is_state_path, own_states, state_path, states_of
 from task.deciding.job import Move, Remember
 from task.deciding.weigh import key_of
-from task.editors.state_file import write_state
+from task.editors.state_file import read_state, write_state
 from task.errors import TaskError
-from task.model import File, Files, Memory, Snapshot, State
-from task.policy.builds import apart, merged
+from task.model import File, Files, Memory, Snapshot, State, Subscription
+from task.policy.builds import apart, hold_text, merged
+
+GONE = File("", "")  # a file that the commit deletes
+
+
+def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
+    """Return the state files that change, one for each Application with something new to remember.
+
+    On a head branch (`aside`), what is written travels with the change. What is deferred is remembered elsewhere.
+    """
+    apps: dict[str, list[Move]] = {}
+    for one in done:
+        if one.remember or aside:
+            apps.setdefault(state_path(one.subscription), []).append(one)
+    changed: dict[str, File] = {}
+    for path, members in apps.items():
+        states, old = own_states(snapshot.files, path), snapshot.files.get(path)
+        new = dict(states)
+        for one in sorted(members, key=lambda one: one.remember is not None and one.remember.hold is not None):
+            file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
+            if aside:
+                remember = _that_travels(remember, snapshot, one.subscription, file)
+            new[file] = _after(new.get(file, State()), one.subscription, remember)
+        if (new := {file: state for file, state in new.items() if state != State()}) != states:
+            text = write_state(old.text if old else "", new)
+            changed[path] = File(text, old.mode if old else "100644") if text else GONE
+    return changed
+
+
+def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
+    """Return what a head branch says: not what is deferred, nor a hold of the base that was released since."""
+    both = states_of(snapshot, sub).get(file, State())
+    memory = remember.memory or both.images.get(key_of(sub), Memory())
+    kept = memory.hold if remember.memory else None
+    lifted = remember.lifted or (both.hold is None and remember.hold is None)
+    return replace(remember, memory=replace(memory, hold=kept, deferred=None), lifted=lifted)
+
+
+def _after(state: State, sub: Subscription, new: Remember) -> State:
+    """Return the state of one Application after a move."""
+    images = dict(state.images)
+    if new.memory is not None:
+        images[key_of(sub)] = new.memory
+    hold = None if new.lifted else new.hold or state.hold
+    return replace(state, hold=hold, images={key: memory for key, memory in images.items() if memory != Memory()})
 
 
 def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
@@ -30,13 +74,17 @@ def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
             file, states = file_of(snapshot, sub, states_of(snapshot, sub)), dict(own_states(files, path))
         except TaskError:  # it is the decision's error by now
             continue
-        states[file] = _with(states.get(file, State()), snapshot, move, move.remember or Remember(), file, now)
-        text = write_state(files[path].text if path in files else "", _without_empty(states))
-        if text:
-            files[path] = File(text)
-        else:
-            files.pop(path, None)
+        states[file] = _beside_base(states.get(file, State()), snapshot, move, file, now)
+        _store(files, path, states)
     return files
+
+
+def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> None:
+    """Write a state file, or remove it if nothing is to be remembered."""
+    if text := write_state(files[path].text if path in files else "", states):
+        files[path] = File(text)
+    else:
+        files.pop(path, None)
 
 
 def until_landed(before: Files, after: Files) -> Files:
@@ -53,7 +101,7 @@ def until_landed(before: Files, after: Files) -> Files:
             }
             if lost:
                 states[file] = replace(now, images={**now.images, **lost})
-                files[path] = File(write_state(after[path].text if path in after else "", states))
+                _store(files, path, states)
     return files
 
 
@@ -61,13 +109,13 @@ def _aside(move: Move) -> bool:
     return move.decision.head not in ("", move.decision.branch)
 
 
-def _with(known: State, snapshot: Snapshot, move: Move, new: Remember, file: str, now: str) -> State:
-    sub = move.subscription
-    key = key_of(sub)
-    base = own_states(snapshot.files, state_path(sub)).get(file, State())
+def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str, now: str) -> State:
+    """Return what the memory branch says of an Application after a move. `known` is what it says by now."""
+    key, new = key_of(move.subscription), move.remember or Remember()
+    base = own_states(snapshot.files, state_path(move.subscription)).get(file, State())
+    wanted = merged(base, known)  # with the moves before
     if not _aside(move):  # the base itself remembers it from now on
         base = State(new.hold or base.hold, {**base.images, key: new.memory or Memory()})
-    wanted = merged(own_states(snapshot.files, state_path(sub)).get(file, State()), known)  # with the moves before
     hold = None if new.lifted else new.hold or wanted.hold
     whole = apart(Memory(hold=base.hold), Memory(released=known.released), Memory(hold=hold), now)
     memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())
@@ -92,16 +140,43 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
                 images[key] = replace(images.get(key, Memory()), hold=None, rollback=None)
             whole = any(key in keys and one.rollback and not one.hold for key, one in state.images.items())
             states[file] = replace(state, hold=None if whole else state.hold, images=images)
-        if text := write_state(memory[path].text, _without_empty(states)):
-            files[path] = File(text)
-        else:
-            del files[path]
+        _store(files, path, states)
     return files
 
 
-def _without_empty(states: dict[str, State]) -> dict[str, State]:
-    found = {
-        file: replace(state, images={key: one for key, one in state.images.items() if one != Memory()})
-        for file, state in states.items()
-    }
-    return {file: state for file, state in found.items() if state != State()}
+def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[tuple[str, str], str, str]]:
+    """Return (Application, what is held, reason) for each hold that the base does not have."""
+    apps = {path: one.subscription.application for one in done if (path := state_path(one.subscription)) in after}
+    found: list[tuple[tuple[str, str], str, str]] = []
+    for path, app in apps.items():
+        old, new = read_state(before.get(path, GONE).text), read_state(after[path].text)
+        for file, state in sorted(new.items()):
+            known = old.get(file, State())
+            holds = [(app.name, state.hold, known.hold)]
+            holds += [
+                (key, one.hold, known.images.get(key, Memory()).hold) for key, one in sorted(state.images.items())
+            ]
+            found += [
+                ((app.namespace, app.name), what, hold_text(now)) for what, now, then in holds if now and now != then
+            ]
+    return found
+
+
+def hold_changes(before: Files, after: Files) -> Iterator[str]:
+    """Yield a line for each state file whose holds or deferred events change. Other changes are left out."""
+    for path in sorted(after):
+        if is_state_path(path) and (found := _lasting(after[path].text)) != _lasting(before.get(path, GONE).text):
+            yield f"{path}: {found}"
+
+
+def _lasting(text: str) -> str:
+    """Return what a state file says about holds and deferred events. Pull requests carry its hash: keep the form."""
+    found: list[tuple[object, ...]] = []
+    for file, state in sorted(read_state(text).items()):
+        images = {
+            key: (one.hold, one.deferred and (one.deferred.tag, one.deferred.digest))
+            for key, one in sorted(state.images.items())
+            if one.hold or one.deferred
+        }
+        found += [(file, state.hold, images)] if state.hold or images else []
+    return repr(found)

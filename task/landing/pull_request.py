@@ -22,8 +22,8 @@ from task.forges.proposal import (
     title,
 )
 from task.landing.changeset import Obsolete, PreparedCommit
+from task.landing.head_branches import Request, closed_for_this
 from task.landing.ports import Repository, World
-from task.landing.requests import Request, closed_for_this
 from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict
 from task.templates.change import AppChanges, Change
 

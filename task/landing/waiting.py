@@ -8,7 +8,8 @@ as deferred instead.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import Match, SequenceMatcher
 from typing import Literal
@@ -19,7 +20,9 @@ from task.deciding.job import Ask, Move, Promoted, Remember, Terms
 from task.deciding.target import resolve, target_of, target_places
 from task.deciding.weigh import Facts, Offer, Situation, key_of, weigh
 from task.editors import EDITORS
-from task.errors import NotPermittedError, TaskError
+from task.errors import Malformed, NotPermittedError, TaskError
+from task.image import parse_image
+from task.landing.memory import GONE
 from task.model import (
     Build,
     Fate,
@@ -38,13 +41,14 @@ from task.model import (
     Written,
 )
 from task.policy.builds import alike, commits, hold_text, released, rolled_back, version_of, why_older
+from task.templates.change import AppChanges, Change
+from task.templates.commit_message import MOST_LINES, Trailer
 
 Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and after a change on a head branch
-GONE = File("", "")
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 NOTHING = State()
 LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
-MOST_LINES = 4000  # that differ: more are not compared, because that may take minutes
+MOST_DIFFERENT = 4000  # lines; more are not compared, because that may take minutes
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,7 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
         if 2 * len(starts) >= len(middle) - 1:
             inner = [Match(start + at, start + at, 1) for at in starts]
             return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
-    if max(len(middle), len(other)) > MOST_LINES:
+    if max(len(middle), len(other)) > MOST_DIFFERENT:
         return None
     found = SequenceMatcher(None, middle, other).get_matching_blocks()
     inner = [Match(one.a + start, one.b + start, one.size) for one in found[:-1]]
@@ -457,3 +461,47 @@ def _rollback(one: Waiting, known: Memory, because: str) -> Move:
     remember = Remember(memory, hold=None if memory.hold else situation.state.hold)
     decision = situation.decision(one.image, Verdict("update", "admitted", because))
     return Move(decision, remember=remember, rolled_back=True)
+
+
+WAITS = "Image-Update-Waits"
+NONE = "-"
+Key = tuple[str, str, str]  # Application (namespace/name), alias, image
+
+
+def trailers_of(apps: Sequence[AppChanges]) -> list[Trailer]:
+    """Return a trailer for each change: Application, alias, new and old version, file."""
+    found: list[Trailer] = []
+    for app, one in [(owner, change) for owner in apps for change in owner.changes]:
+        image = replace(one.image, tag=one.new_tag, digest=one.new_digest)
+        old = "@".join(filter(None, (one.old_tag, one.old_digest)))
+        words = (f"{app.namespace}/{app.name}", one.alias, image.reference, old, one.file)
+        found.append((WAITS, " ".join(word or NONE for word in words)))
+    return found[:MOST_LINES]
+
+
+def listed(message: str, ours: Collection[Key]) -> Iterator[AppChanges]:
+    """Yield the changes that the trailers of a commit list, without those of entries that this run knows."""
+    for line in message.rstrip("\n").rpartition("\n\n")[2].splitlines():
+        start, *words = line.split(" ", 5)
+        if start != f"{WAITS}:" or len(words) != 5:
+            continue
+        app, alias, reference, old, file = ("" if word == NONE else word for word in words)
+        tag, _, digest = (f"@{old}" if old.startswith("sha256:") else old).partition("@")
+        with suppress(Malformed):
+            image, why = parse_image(reference), "waits since an earlier run"
+            change = Change(image, alias, tag, image.tag, digest, image.digest, why=why, file=file)
+            if (app, alias, image.identity) not in ours:
+                yield AppChanges(*app.partition("/")[::2], (change,))
+
+
+def carried_on(
+    others: Sequence[AppChanges], rest: Rest, edited: Files, files: Files
+) -> tuple[list[AppChanges], list[str]]:
+    """Return the changes of others that a commit keeps, and the files that it keeps for none of these.
+
+    `edited` are the changed files of this run's own builds, `files` those of the commit.
+    """
+    kept = [path for path in rest if not is_state_path(path) and files.get(path) != edited.get(path)]
+    found = {path: [one for one in others if f"{path}/".startswith(f"{one.changes[0].file}/")] for path in kept}
+    changes = [one for one in others if any(one in there for there in found.values())]
+    return changes, [path for path, there in found.items() if not there]

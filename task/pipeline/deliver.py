@@ -17,13 +17,11 @@ from task.deciding.job import Job, Outcome, Terms, failed, landed_of
 from task.deciding.verify import signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
 from task.git.names import is_branch_name, memory_branch
-from task.landing.changeset import GONE, Obsolete, PreparedCommit, agreed_wording, prepare_commits
+from task.landing.before_deciding import CONFIG, Gather, Governed, gatherer, govern, last_checks
+from task.landing.changeset import Obsolete, PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
-from task.landing.existing_heads import ExistingHeads, Waits, read_heads
-from task.landing.gathering import Gather, gatherer, last_checks
-from task.landing.governed import CONFIG, Governed, govern
-from task.landing.head_branch import name_heads, request_head
-from task.landing.memory import memory_after, until_landed
+from task.landing.head_branches import ExistingHeads, Waits, name_heads, read_heads, request_head
+from task.landing.memory import GONE, memory_after, until_landed
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, close, propose
 from task.model import (
@@ -40,7 +38,7 @@ from task.model import (
     Waited,
 )
 from task.output.diff import unified_diff
-from task.pipeline.atomic import stop_all
+from task.pipeline.match import not_written
 from task.text import printable
 
 MOST_HEADS = 20  # head branches that are fetched together with their base
@@ -90,9 +88,10 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             return done.plus(failed_asks(batch.asks, error, job.terms, config_read=not job.repository_config))
 
         settled = plan.settled
-        if job.atomic and any(decision.verdict == "error" for decision in settled):
-            stopped = [one for prepared in plan.commits for one in prepared.decisions]
-            return done.plus(Outcome(stop_all(settled, stopped)))
+        broken = next((one for one in settled if one.verdict == "error"), None)
+        if job.atomic and broken:
+            stopped = (replace(one, judged=not_written(broken)) for change in plan.commits for one in change.decisions)
+            return done.plus(Outcome((*settled, *stopped)))
         landed = land(plan, batch, contention.attempts, job, world)
         done = done.plus(landed.outcome)
         if not landed.nothing:

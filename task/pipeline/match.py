@@ -1,4 +1,4 @@
-"""Pure code that matches Applications with images: which asks go to Git, and which are settled already.
+"""Matches Applications with images: which asks go to Git, which are settled already, and which belong together.
 
 A wrong annotation is an error of this run only if its entry names, or may name, an image of the event. Otherwise it is
 a warning.
@@ -12,11 +12,12 @@ from typing import Literal
 
 from task.deciding.job import Ask, Intent, Job
 from task.errors import Exit
-from task.landing.ports import World
+from task.landing.ports import Repository, World
 from task.model import (
     Decision,
     Flaw,
     Image,
+    Judged,
     Problem,
     Subscribed,
     Subscription,
@@ -25,8 +26,12 @@ from task.model import (
     Unusable,
     Verdict,
 )
+from task.output.words import ELSEWHERE
 from task.pipeline.overlooked import Seen, about_others
-from task.text import FEW
+from task.text import FEW, and_more
+from task.urls import normal_url, without_login
+
+AT_ONCE = 8  # repositories; more of them would only wait for each other
 
 
 @dataclass(frozen=True)
@@ -194,3 +199,93 @@ def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
     for one in unusable:
         found.setdefault((one.subscription.application.key, one.subscription.entry.text), one)
     return tuple(found.values())
+
+
+def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
+    """Drop the asks for repositories of an Application with wrong annotations; return error decisions for them."""
+    broken = {
+        normal_url(source.repo): one
+        for one in (*matched.decisions, *matched.unusable)
+        if one.verdict == "error"
+        for source in one.subscription.application.sources
+    }
+    kept, given_up = [], []
+    for ask in matched.asks:
+        culprit = broken.get(normal_url(ask.subscription.repo))
+        if culprit is None:
+            kept.append(ask)
+        else:
+            given_up.append(Decision(ask.subscription, ask.offered, not_written(culprit)))
+    return replace(matched, asks=tuple(kept)), tuple(given_up)
+
+
+def not_written(broken: Judged) -> Verdict:
+    """Return the error of a decision that `--atomic` stops because of this one."""
+    name = broken.subscription.application.key
+    because, hint = f"not written: {name} failed and --atomic is given", f"fix {name}, or leave out --atomic"
+    return Verdict("error", broken.rule, because, hint, broken.exit)
+
+
+def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
+    """Group the asks by base branch. Raises `TaskError` if there is no default branch, or Git cannot be reached."""
+    default = ""
+    if any(not ask.subscription.base for ask in asks):
+        # For a pull request, the head branch is read later, and its tip comes together with the base's.
+        default = repository.default_branch(tip=not any(ask.subscription.pull_request for ask in asks))
+    branches: dict[str, list[Ask]] = {}
+    for ask in asks:
+        branches.setdefault(ask.subscription.base or default, []).append(ask)
+    return branches
+
+
+def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
+    """Group the asks that need Git by repository, even if its URL is spelled in several ways."""
+    only = {normal_url(without_login(url)) for url in job.only}
+    groups: dict[str, list[Ask]] = {}
+    for ask in matched.in_git:
+        url = normal_url(ask.subscription.repo)
+        if not only or normal_url(without_login(ask.subscription.repo)) in only:
+            groups.setdefault(url, []).append(ask)
+    return [tuple(asks) for asks in groups.values()]
+
+
+def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
+    """Return a warning if `--only-repository` leaves out all Applications in question, with where they are written.
+
+    If only some are left out, that is no mistake: the pipeline runs once for each repository.
+    """
+    if not job.only or not matched.asks or by_repository(matched, job):
+        return ()
+    places = {
+        ask.subscription.application.key: without_login(ask.subscription.repo)
+        if ask.subscription.method == "git"
+        else "in the cluster"
+        for ask in matched.asks
+    }
+    named = and_more([f"{name} ({place})" for name, place in sorted(places.items())])
+    what = "of this run"
+    if job.images:
+        what = "that track the image" if len(job.images) == 1 else "that track the images"
+    message = f"--only-repository leaves out all Applications {what}: {named}"
+    hint = "name a repository as the Application does, or leave out --only-repository"
+    return (Problem(rule=ELSEWHERE, message=message, hint=hint, severity="warning"),)
+
+
+def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
+    """Split each group by login, so that no Application writes with another one's credentials."""
+    parts: list[tuple[Ask, ...]] = []
+    for asks in groups:
+        # A login may depend on the owner only. If the owners are the same, so is the login.
+        owners = {
+            (
+                ask.subscription.credentials,
+                ask.subscription.application.namespace if ask.subscription.credentials.startswith("secret:") else "",
+                ask.subscription.application.project,
+            )
+            for ask in asks
+        }
+        logins: dict[str, list[Ask]] = {}
+        for ask in asks:
+            logins.setdefault(world.login(ask.subscription) if len(owners) > 1 else "", []).append(ask)
+        parts += [tuple(members) for members in logins.values()]
+    return parts

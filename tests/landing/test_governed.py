@@ -16,9 +16,9 @@ from task.deciding.decide import is_state_path, state_path
 from task.deciding.job import AUTHOR, Ask, Job, Terms, Wording
 from task.errors import TargetError
 from task.image import parse_image
+from task.landing.before_deciding import Governed, govern
 from task.landing.changeset import agreed_wording
-from task.landing.governed import Governed, govern
-from task.landing.head_branch import request_head
+from task.landing.head_branches import request_head
 from task.model import File, Person, Snapshot, Subscription, Wishes
 from task.repository_config.config import PATH
 

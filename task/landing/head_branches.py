@@ -1,7 +1,8 @@
-"""The head branches that are about to be written: their present files, and the state of their pull requests."""
+"""The head branches that are about to be written: their names, their present files, and their requests."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -10,23 +11,172 @@ from task.deciding.decide import decide_one, own_states, places, state_path
 from task.deciding.job import Ask, Job, Move, Terms
 from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
-from task.errors import TargetError, TaskError
-from task.forges.marks import build_key
-from task.forges.proposal import proposes
-from task.git.names import OURS
-from task.landing.carried import listed
-from task.landing.gathering import Gather
-from task.landing.governed import CONFIG, with_all_keys
-from task.landing.head_branch import request_head
+from task.errors import Exit, Malformed, TargetError, TaskError
+from task.forges.marks import build_key, described
+from task.forges.proposal import proposes, refuses
+from task.git.names import OURS, short_hash
+from task.landing.before_deciding import CONFIG, Gather, with_all_keys
 from task.landing.memory import without_rollbacks
-from task.landing.ports import Batch, Repository, World
-from task.landing.requests import Request, declined, is_over, requests_of
-from task.landing.waiting import Decided, Rest, decide_again, pairs_of, rest_of, waiting_on
-from task.model import File, Files, Head, Memory, Place, Problem, Snapshot, State, Waited
-from task.policy.builds import alike, hold_text, merged
+from task.landing.ports import Batch, Forge, Repository, World
+from task.landing.waiting import Decided, Rest, decide_again, listed, pairs_of, rest_of, waiting_on
+from task.model import (
+    File,
+    Files,
+    Head,
+    Memory,
+    Place,
+    Problem,
+    Proposed,
+    Snapshot,
+    State,
+    Subscription,
+    Verdict,
+    Waited,
+    Written,
+)
+from task.policy.builds import alike, commits, hold_text, merged, version_of, why_older
+from task.policy.strategies import rules_of
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
-from task.templates.change import AppChanges
+from task.templates import branch_name
+from task.templates.change import AppChanges, Change
+from task.urls import normal_url
+
+NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
+    """Return the moves, each with the head branch that it touches: its own, or that of its group's request.
+
+    The annotation `git-branch` may build a name from the Application's updates. Then only updates have a name, and what
+    a person asks for (`by_hand`).
+    """
+    changes: dict[str, list[Change]] = {}
+    for one in moves:
+        if one.changes:
+            of_app = changes.setdefault(one.subscription.application.key, [])
+            of_app += [change] if (change := one.change) not in of_app else []
+    found = []
+    for one in moves:
+        sub, base = one.subscription, one.decision.branch
+        of_app = changes.get(sub.application.key, [])
+        anew = by_hand or of_app or one.decision.verdict == "defer" or "{{" not in sub.head_template
+        if not (sub.head_template or sub.pull_request) or not anew or not base:
+            found.append(one)
+            continue
+        try:
+            head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
+        except Malformed as error:
+            because = f"git-branch: {error.message}"
+            found.append(
+                one.without_effect(Verdict("error", "annotation", because, error.hint, int(Exit.CONFIGURATION)))
+            )
+            continue
+        found.append(replace(one, decision=replace(one.decision, head=head)))
+    return found
+
+
+def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
+    """Return the branch that `git-branch` names. Raises `Malformed`."""
+    app = branch_name.AppFields(sub.application.name, sub.application.namespace, sub.repo, base, sub.path)
+    head = branch_name.branch_name(sub.head_template, changes, app)
+    if sub.pull_request and head == base:
+        raise Malformed(f"no pull request can merge {head} into itself", "name another branch after the colon, or none")
+    return head
+
+
+def request_head(sub: Subscription, base: str) -> str:
+    """Return the branch of the request for the subscription's group, which is its image unless the config says more.
+
+    The name is flat, as Git refuses a branch `a/b` beside `a`.
+    """
+    repo, app = normal_url(sub.repo), sub.application
+    group = sub.wishes.group or "image"
+    # an Application has one request, whichever of its images were built; two Argo CDs may have one of its name
+    names = {"repository": repo, "project": app.project, "application": f"{app.key} {sub.home}"}
+    full = names.get(group, sub.entry.image.identity)
+    short = app.name if group == "application" else full.rpartition("/")[2]
+    name = NOT_IN_A_NAME.sub("-", short).strip("-")[:60].strip("-")
+    return f"{OURS}{name or group}-{short_hash(repo, base, group, full)}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """The state of a head branch's request before anything is done."""
+
+    forge: Forge
+    found: Proposed | None = None
+    tip: str = ""  # of the head branch, "" if it does not exist
+    error: TaskError | None = None  # set if the forge did not answer
+
+
+def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str, Request], list[Move]]:
+    """Return the requests for these moves by head branch, and the moves; one that cannot have a request is an error.
+
+    `plan` asks no forge. It only sees whether the repository is on a host at all.
+    """
+    found: dict[str, Request] = {}
+    broken: dict[str, TaskError] = {}
+    for one in (move.decision for move in moves):
+        if not one.subscription.pull_request or one.head in ("", one.branch, *found, *broken):
+            continue
+        try:
+            if job.dry:
+                world.check_forge(one.subscription.repo)
+                continue
+            forge = world.forge(one.subscription.repo)
+        except TaskError as error:
+            broken[one.head] = error
+            continue
+        try:
+            found[one.head] = Request(forge, forge.find(one.branch, one.head))
+        except TaskError as error:
+            # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next run opens the
+            # request.
+            found[one.head] = Request(forge, error=error)
+    return found, [
+        move.failed(broken[move.decision.head]) if move.changes and move.decision.head in broken else move
+        for move in moves
+    ]
+
+
+def is_over(request: Request | None, tip: str) -> bool:
+    """Tell whether a head branch is only a leftover of a merged or closed request.
+
+    It is not if somebody pushed to it since, which the forge may not have noticed.
+    """
+    found = request.found if request else None
+    return found is not None and found.state != "open" and described(found.body) in ("", tip)
+
+
+def declined(move: Move, request: Request, world: World) -> Move:
+    """Return the move, or a refusal if a person closed the request for this image or a newer one.
+
+    The text of the request says what was closed, because its branch may be gone.
+    """
+    found, sub, candidate = request.found, move.subscription, move.decision.candidate
+    if found is None or not move.updates or move.kept:
+        return move
+    key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
+    if (known := refuses(found).get(key)) is None:
+        return move
+    event = Written(candidate.tag, candidate.digest, move.build)
+    if version_of(event) == version_of(known):
+        return move.without_effect(closed_for_this(found))
+    by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
+    pair = commits(event.build, known.build) if by_build else None
+    why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+    if not why:
+        return move
+    because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
+    return move.without_effect(Verdict("refuse", "superseded", because))
+
+
+def closed_for_this(found: Proposed) -> Verdict:
+    """Return the refusal of a build whose request a person has closed."""
+    because = f"{found.url}: exactly this was closed by a person: a newer build opens another request"
+    return Verdict("refuse", "superseded", because)
+
 
 NO_HEAD = Head("", "", "", {})
 MOST_RENAMED = 5  # requests of older heads that the Git host is asked about

@@ -9,8 +9,7 @@ from task.annotations.subscription import Defaults, Scope, subscribe
 from task.deciding.job import Job, Terms, Wording
 from task.image import parse_image
 from task.model import Person, Subscription
-from task.pipeline.batches import by_login, by_repository
-from task.pipeline.match import Matched, asks_for_images
+from task.pipeline.match import Matched, asks_for_images, by_login, by_repository
 
 URL = "https://git.example/gitops.git"
 IMAGE = parse_image(f"{WEB}:1.1.0")

@@ -1,4 +1,4 @@
-"""What the repository's own config decides about the asks of one branch.
+"""What is found out before deciding: what the repository's own config wants, and the facts that the rules need.
 
 An annotation wins over an option or a variable, an option over the config, and the config over the default. There is
 one exception: a pull request, a digest or a freeze is certain if any of them asks for it.
@@ -6,14 +6,18 @@ one exception: a pull request, a digest or a freeze is certain if any of them as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Protocol
 
-from task.deciding.decide import missing_places, places
+from task.deciding.decide import holds_of_others, missing_places, places, questions
 from task.deciding.job import Ask, Job, Wording
+from task.deciding.verify import LastChecks
+from task.deciding.weigh import Facts
 from task.errors import TargetError
-from task.model import Files, Place, Snapshot, Subscription
+from task.landing.ports import Batch, World
+from task.model import Answer, Files, Place, Question, Snapshot, Subscription
 from task.repository_config.config import (
     MISTAKEN,
     NO_CONFIG,
@@ -24,6 +28,7 @@ from task.repository_config.config import (
     keys_named,
 )
 from task.repository_config.reading import config_in, of_config, template_in, with_keys
+from task.templates.commit_message import wants_labels
 
 CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
 
@@ -103,3 +108,35 @@ def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
         return config_in(snapshot.default)
     except TargetError as error:
         raise TargetError(f"on the default branch: {error.message}", hint=error.hint, subject=error.subject) from error
+
+
+Gather = Callable[[Snapshot, Sequence[Ask]], Facts]  # asks for what neither the event nor a snapshot says
+
+
+def gatherer(batch: Batch, job: Job, world: World) -> Gather:
+    """Return a function that finds the facts that a rule needs and that neither the event nor a snapshot has."""
+
+    @cache
+    def exists(question: Question) -> Answer | None:
+        return None if job.terms.check == "never" else world.registry((question,)).get(question)
+
+    def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
+        open_questions = questions(snapshot, asks, job.terms)
+        ancestry = {pair: world.ancestry(*pair) for pair in open_questions.ancestry}
+        answers = world.registry(open_questions.registry) if open_questions.registry else {}
+
+        def earlier(path: str, most: int) -> Iterable[str]:
+            texts = batch.repository.earlier(snapshot.branch, path, most)
+            return (text for _commit, text in texts if text is not None)
+
+        by_image = {replace(question, facts=()): answer for question, answer in answers.items()}
+        subs = (sub for ask in asks for sub in (ask.subscription, *ask.siblings))
+        return Facts(ancestry, by_image, earlier, exists, holds_of_others(snapshot, subs, job.terms))
+
+    return gather
+
+
+def last_checks(job: Job, wording: Wording, world: World) -> LastChecks:
+    """Return what to ask for proofs, and for the labels that the commit message names."""
+    labels = job.terms.check != "never" and any(map(wants_labels, (wording.template, *wording.templates.values())))
+    return LastChecks(world.registry, world.prove, world.always_prove, labels)
