@@ -13,8 +13,8 @@ import yaml
 
 from bench.figure import Figure, Side, alternate
 from bench.material import PREFIX
-from task.ci.event import event_images
-from task.cli.update import job_of
+from task.ci.images import event_images
+from task.cli.job import job_of
 from task.output.log import Log
 from task.pipeline.run import run
 from task.policy.tag_filter import allowed

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 from bench.figure import Figure, Side, alternate
 from bench.material import PREFIX, fill
-from task.ci.event import event_images
-from task.cli.update import job_of
+from task.ci.images import event_images
+from task.cli.job import job_of
 from task.output.log import Log
 from task.pipeline.run import run
 from task.settings import EventOptions, Settings, SourceOptions, TransportOptions

@@ -12,13 +12,15 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
+from typing import cast
 
-from task.ci.results import NAMES
-from task.cli.parameters import HOSTED, defaults
+from task.ci.publish import NAMES
+from task.cli.app import found_command
+from task.cli.call import HOSTED, defaults
+from task.cli.command import Command
 from task.option import ENV_PREFIX, PARAMETER_PREFIX, Option, every_choice, every_line, every_pair, every_word
-from task.settings import EVENT, GROUPS, SECRETS, options_of
+from task.settings import EVENT, GROUPS, SECRETS
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = ROOT / "tekton/task/image-update/image-update.yaml"
@@ -167,14 +169,13 @@ def parameters() -> tuple[Parameter, ...]:
     found: dict[str, dict[str, list[str]]] = {}
     options: dict[str, Option] = {}
     for command in HOSTED:
-        for record in getattr(import_module(f"task.cli.{command}"), command).taken:
-            for one, _, option in options_of(record):
-                if one.name in ("results_dir", "dotenv") or option.old_name:
-                    continue
-                named = "names" if option.argument else (option.flag or one.name)
-                name = named.removeprefix("--").replace("_", "-")
-                found.setdefault(name, {}).setdefault(_help(option, one.default), []).append(command)
-                options.setdefault(name, option)
+        for one, _, option in cast("Command", found_command(command)).options:
+            if one.name in ("results_dir", "dotenv") or option.old_name:
+                continue
+            named = "names" if option.argument else (option.flag or one.name)
+            name = named.removeprefix("--").replace("_", "-")
+            found.setdefault(name, {}).setdefault(_help(option, one.default), []).append(command)
+            options.setdefault(name, option)
     order = (EVENT, *GROUPS)
     return tuple(
         Parameter(name, defaults().get(name, ""), _told(found[name]), options[name].metavar in ("FILE", "SOURCE"))

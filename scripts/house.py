@@ -129,7 +129,7 @@ def of_one_push() -> dict[str, int]:
             if is_dataclass(kind) and kind.__module__.startswith("task.") and not imported:
                 records.add(kind)
 
-    import_module("task.cli.run")  # what modules call while they are imported is not on the way
+    import_module("task.cli.update")  # what modules call while they are imported is not on the way
     with tempfile.TemporaryDirectory() as folder:
         words, said = prepared(Path(folder)), io.TextIOWrapper(io.BytesIO(), write_through=True)
         threading.setprofile(watch)

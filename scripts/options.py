@@ -20,7 +20,7 @@ from scripts.typer_options import (
     default_of,
     options_of,
 )
-from task.cli.command_files import GROUPS
+from task.cli.app import GROUPS
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- options: `python -m scripts.options` writes what follows -->\n", "<!-- end of the options -->"

@@ -10,7 +10,7 @@ from functools import cache
 from typer.core import TyperArgument, TyperOption
 
 from task.cli.app import group
-from task.cli.grouped_help import GroupedHelp
+from task.cli.command import GroupedHelp
 
 TyperParam = TyperOption | TyperArgument
 

@@ -9,7 +9,7 @@ import signal
 import sys
 
 from task import shutdown
-from task.output.stdout import abandon
+from task.output.console import abandon
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from support import ROOT
 from scripts.options import table
 from scripts.typer_options import all_options, commands
 from task.annotations.keys import APPLICATION_KEYS, DEPRECATED, IMAGE_KEYS
-from task.ci.results import NAMES
-from task.cli.command_files import GROUPS
+from task.ci.publish import NAMES
+from task.cli.app import GROUPS
 from task.errors import Exit
 from task.git.errors import FAILURES, Meaning
 from task.model import Strategy

@@ -13,7 +13,7 @@ from support import ROOT, image_update
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options, commands, options_of
 from task import __version__
-from task.ci.results import NAMES, dotenv
+from task.ci.publish import NAMES, dotenv
 
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 EVERYWHERE = {"README.md": (ROOT / "README.md").read_text(), **PAGES}

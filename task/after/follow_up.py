@@ -17,8 +17,8 @@ from task.forges.proposal import LONGEST, LONGEST_BODY
 from task.image import live_image
 from task.landing.ports import World
 from task.model import Decision, Hold, Problem, Report
+from task.output.markdown import summary
 from task.output.report_json import as_json
-from task.output.summary import summary
 from task.pipeline.match import Matched
 from task.pipeline.run import Delivered, Ended, deliver_all
 from task.policy.builds import version_of

@@ -1,12 +1,20 @@
-"""Reads the variables of CI systems: the source commit, its repository, and a link to the run. Pure.
+"""What a CI system's variables say about the job: its source and run, which build it is, and its pull request.
 
-The names come from the systems' own references.
+The names come from the systems' own references. Only the event file of a pull request on GitHub is read from the disk.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from task.errors import Malformed, UsageError
+from task.files import read_text
+from task.model import Build
+from task.timestamps import of_unix, utc
+from task.urls import host_and_path, without_login
 
 
 class Origin(NamedTuple):
@@ -66,3 +74,222 @@ def filled(template: str, known: Mapping[str, str]) -> str:
         return template.format_map(known)
     except KeyError:
         return ""
+
+
+_NUMBER = re.compile(r"[0-9]{1,20}")
+# Seconds since 1973 or of the first day, milliseconds since 2001. Other numbers may mean 20261121 or 202611210600.
+_SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
+_MILLISECONDS = re.compile(r"[0-9]{13}")
+_COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
+# For "no date", reproducible builds use these days: the epoch (Jib adds one second), ZIP's and Go's first day.
+_NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
+
+# The number of the run, and the counters that it may belong to, as templates with variables. The first system whose
+# variables are set is used. Numbers of two counters are never compared.
+_COUNTERS = (
+    (  # GitHub, Gitea and Forgejo Actions: counted per workflow; running again keeps the number
+        "{GITHUB_RUN_NUMBER}",
+        (
+            "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{WORKFLOW_FILE}",
+            "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{GITHUB_WORKFLOW}",
+        ),
+    ),
+    ("{CI_PIPELINE_IID}", ("gitlab:{CI_PROJECT_URL}",)),
+    ("{CI_PIPELINE_NUMBER}", ("woodpecker:{CI_REPO_URL}",)),
+    ("{BITBUCKET_BUILD_NUMBER}", ("bitbucket:{BITBUCKET_GIT_HTTP_ORIGIN}", "bitbucket:{BITBUCKET_REPO_FULL_NAME}")),
+    ("{BUILDKITE_BUILD_NUMBER}", ("buildkite:{BUILDKITE_ORGANIZATION_SLUG}/{BUILDKITE_PIPELINE_SLUG}",)),
+    ("{DRONE_BUILD_NUMBER}", ("drone:{DRONE_REPO_LINK}", "drone:{DRONE_REPO}")),
+    ("{BUILD_BUILDID}", ("azure:{SYSTEM_COLLECTIONURI}",)),  # one count for the whole organization
+    ("{BUILD_NUMBER}", ("jenkins:{JOB_URL}", "jenkins:{JENKINS_URL}/{JOB_NAME}", "jenkins:{JOB_NAME}")),
+)
+
+
+def build_of(
+    environ: Mapping[str, str], *, sequence: str = "", source_commit: str = "", source_repository: str = "",
+    created: str = "",
+) -> Build:  # fmt: skip
+    """Return the build's identity, from the options first, then from the CI system's variables.
+
+    The variables complete the options if the job itself is the build. If `--source-commit` or `--source-repository`
+    name another source than the job's own, the job only deploys, and its number says nothing about the age of the
+    build. Tekton and Argo Workflows have no variables of their own, so their manifests pass on `IMAGE_UPDATE_SEQUENCE`
+    and others. CircleCI's configuration has to do the same (`<< pipeline.number >>`): its jobs know only
+    `CIRCLE_BUILD_NUM`, which counts jobs, and grows when an old workflow is run again.
+
+    The repository is without a login. The time is RFC 3339 in UTC, or "" if it only means "no date". Raises
+    `UsageError` for an invalid option.
+    """
+    number, counter, time = sequence_of(sequence), "", created_of(created)
+    commit, repository = source_commit.strip().lower(), source_repository.strip()
+    job = origin_of(environ)
+    if _is_the_build(job, commit, repository):
+        if number is None:
+            number, counter = _counted(environ)
+        # Buildkite's BUILDKITE_COMMIT may be `HEAD`, and others may have a branch's name.
+        commit = commit or (job.commit.lower() if _COMMIT.fullmatch(job.commit) else "")
+        repository = repository or job.repository
+    return Build(sequence=number, counter=counter, commit=commit, repository=without_login(repository), created=time)
+
+
+def sequence_of(text: str) -> int | None:
+    """Return the number in `--sequence`, or None for "". Raises `UsageError` for anything but 1 to 20 digits."""
+    text = text.strip()
+    if text and not _NUMBER.fullmatch(text):
+        raise UsageError(
+            f"--sequence: {text[:50]!r} is not a build number",
+            hint="write a number that grows with every build, up to 20 digits",
+        )
+    return int(text) if text else None
+
+
+def created_of(text: str) -> str:
+    """Return the time in `--created` as RFC 3339 in UTC, or "" for "" and for "no date".
+
+    Raises `UsageError` for other texts.
+    """
+    text = text.strip()
+    if not text:
+        return ""
+    try:
+        if _MILLISECONDS.fullmatch(text):
+            time = of_unix(*divmod(int(text), 1000))
+        elif unix := _SECONDS.fullmatch(text):
+            seconds, fraction = unix.groups(default="")
+            time = of_unix(int(seconds), int((fraction + "000")[:3]))
+        else:
+            time = utc(text)
+    except Malformed as error:
+        hint = f"{error.hint}, or seconds or milliseconds since 1970"
+        raise UsageError(f"--created: {error.message}", hint=hint) from error
+    return "" if time.startswith(_NO_DATES) else time
+
+
+def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
+    """Tell whether the job's own source is the build's source, as far as both are known."""
+    own = job.commit.lower()
+    if commit and own and not (commit.startswith(own) or own.startswith(commit)):
+        return False
+    return not (repository and job.repository) or host_and_path(repository) == host_and_path(job.repository)
+
+
+def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
+    """Return the number of this run, and its counter, or (None, "")."""
+    known = {name: text.strip() for name, text in environ.items() if text.strip()}
+    workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)  # owner/repository/file@ref
+    known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
+    for number, counters in _COUNTERS:
+        for counter in counters:
+            text, name = filled(number, known), filled(counter, known)
+            if name and _NUMBER.fullmatch(text):
+                # `gitlab:https://user@host/a/` → `gitlab:host/a`
+                system, _, url = name.partition(":")
+                host, slash, path = (url.partition("://")[2] or url).partition("/")
+                place = f"{host.rpartition('@')[2]}{slash}{path}".replace("//", "/").rstrip("/")
+                return int(text), f"{system}:{place}"
+    return None, ""
+
+
+_REQUEST = re.compile(r"[0-9]{1,18}")  # the number of a pull request
+_PAGE = re.compile(r"https://[^\s?#]+/(?:pull|pull-requests|merge_requests)/([0-9]{1,18})")
+_REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
+
+
+class RequestEvent(NamedTuple):
+    """The pull request that a job runs for."""
+
+    repository: str  # its URL
+    number: str
+
+
+class RequestVariables(NamedTuple):
+    """The variables of a CI system for the pull request."""
+
+    system: str  # the variable that distinguishes this system from others
+    numbers: tuple[str, ...]  # variables; the first that is set counts
+    repositories: tuple[str, ...]  # templates of variables
+    hint: str
+
+
+_PIPELINE = "run it in a pipeline that is started by a pull request"
+REQUESTS = (
+    RequestVariables(
+        "GITLAB_CI",
+        ("CI_MERGE_REQUEST_IID",),
+        ("{CI_MERGE_REQUEST_PROJECT_URL}", "{CI_PROJECT_URL}"),
+        "run it in a merge request pipeline: rules: [{if: $CI_PIPELINE_SOURCE == 'merge_request_event'}]",
+    ),
+    RequestVariables(
+        "BITBUCKET_BUILD_NUMBER",
+        ("BITBUCKET_PR_ID",),
+        ("{BITBUCKET_GIT_HTTP_ORIGIN}",),
+        "put it under pull-requests: in bitbucket-pipelines.yml",
+    ),
+    RequestVariables(  # for GitHub's repositories, the number is set, and the id is something else
+        "TF_BUILD",
+        ("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID"),
+        ("{BUILD_REPOSITORY_URI}",),
+        _PIPELINE,
+    ),
+    RequestVariables("CIRCLECI", ("CIRCLE_PULL_REQUEST",), ("{CIRCLE_REPOSITORY_URL}",), _PIPELINE),
+    RequestVariables("JENKINS_URL", ("CHANGE_ID",), ("{GIT_URL}",), _PIPELINE),
+    RequestVariables("BUILDKITE", ("BUILDKITE_PULL_REQUEST",), ("{BUILDKITE_REPO}",), _PIPELINE),
+    RequestVariables("DRONE", ("DRONE_PULL_REQUEST",), ("{DRONE_REPO_LINK}",), _PIPELINE),
+    RequestVariables("CI_REPO_URL", ("CI_COMMIT_PULL_REQUEST",), ("{CI_REPO_URL}",), _PIPELINE),  # Woodpecker
+)
+
+
+def request_event(environ: Mapping[str, str]) -> RequestEvent:
+    """Return the pull request of this job. Raises `UsageError`, which names the variables that are missing."""
+    known = {name: text.strip() for name, text in environ.items() if text.strip()}
+    if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's names
+        return _of_actions(known)
+    for one in REQUESTS:
+        if one.system not in known:
+            continue
+        number = next((known[name] for name in one.numbers if name in known), "")
+        if match := _PAGE.fullmatch(number):  # CircleCI has the page
+            number = match[1]
+        if not _REQUEST.fullmatch(number):
+            said = f"is {number[:100]!r}" if number else "is not set"
+            raise UsageError(f"--comment: this job runs for no pull request: {one.numbers[-1]} {said}", hint=one.hint)
+        repository = next(filter(None, (filled(text, known) for text in one.repositories)), "")
+        if not repository:
+            names = " or ".join(text.strip("{}") for text in one.repositories)
+            raise UsageError("--comment: the pull request's repository is not known", hint=f"set {names}")
+        return RequestEvent(repository, number)
+    names = ", ".join(("GITHUB_REF", *(one.numbers[-1] for one in REQUESTS)))
+    raise UsageError(
+        "--comment: no variable of a CI system names a pull request",
+        hint=f"run it in a job of a pull request, or set one of {names}",
+    )
+
+
+def _of_actions(known: Mapping[str, str]) -> RequestEvent:
+    """Return the pull request in the reference, else the one in the event.
+
+    In `pull_request_target`, the reference is the base branch.
+    """
+    repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", known)
+    if not repository:
+        raise UsageError("--comment: the pull request's repository is not known", hint="set GITHUB_SERVER_URL")
+    reference, path = known.get("GITHUB_REF", ""), known.get("GITHUB_EVENT_PATH", "")
+    if match := _REF.fullmatch(reference):
+        return RequestEvent(repository, match[1])
+    if number := _in_the_event(path):
+        return RequestEvent(repository, number)
+    event = f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) names none" if path else "GITHUB_EVENT_PATH is not set"
+    raise UsageError(
+        f"--comment: this job runs for no pull request: GITHUB_REF is {reference[:200]!r}, and {event}",
+        hint="run it in a workflow that is started on: pull_request",
+    )
+
+
+def _in_the_event(path: str) -> str:
+    """Return the number in the event's file, or "" if there is none, or the file cannot be read."""
+    try:
+        event: Any = json.loads(read_text(path)) if path else {}
+        request = event.get("pull_request") or (event["issue"] if event.get("issue", {}).get("pull_request") else {})
+        number = str(request.get("number", ""))
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError):
+        return ""
+    return number if _REQUEST.fullmatch(number) else ""

@@ -1,18 +1,102 @@
-"""One call of the command: what is known before its options are read, or if they cannot be read."""
+"""One call of the command: its variables and words, before its options are read, or if they cannot be read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from typer.core import TyperGroup
 
-from task.cli.parameters import HOSTED, adopt
-from task.cli.strange_variables import strange_variables
+from task.errors import UsageError
+from task.model import Problem
+from task.option import ENV_PREFIX, PARAMETER_PREFIX, RESULTS_PREFIX, variable_of
 from task.output.console import stderr_console
 from task.output.log import Log
+from task.secret import Secret
+from task.settings import SECRETS, every_option
+from task.text import nearest
+
+# What a host calls: these hand over results, however they end.
+HOSTED = ("run", "plan", "scan", "promote", "hold", "release", "rollback", "status", "wait")
+
+
+def adopt(
+    environ: MutableMapping[str, str], command: str, commands: Mapping[str, Any]
+) -> tuple[Mapping[str, str], UsageError | None]:
+    """Make the parameters variables of the command's options.
+
+    A blank parameter counts as not given, and so does one with its default, which every step has. Return what hosts
+    call each variable, and an error about the parameters that the command does not take.
+    """
+    given = {
+        name.removeprefix(PARAMETER_PREFIX).lower().replace("_", "-"): environ.pop(name)
+        for name in sorted(environ)
+        if name.startswith(PARAMETER_PREFIX)
+    }
+    if not given:
+        return {}, None
+    if not command:
+        return {}, UsageError(f"command: it is none of {', '.join(HOSTED)}", hint="choose one of them")
+    known, taken = defaults(), variables(commands[command].params)
+    given = {name: text for name, text in given.items() if text.strip() not in ("", known.get(name))}
+    environ.update({taken[name]: text for name, text in given.items() if name in taken})
+    called = {variable: name for name, variable in taken.items() if name in given or variable not in environ}
+    refused = [name for name in given if name not in taken]
+    if not refused or command not in HOSTED:  # a script of the job may call `report` or `lint` as well
+        return called, None
+    it, they = ("them", "they are") if refused[1:] else ("it", "it is")
+    others = [one for one in HOSTED if set(refused) <= variables(commands[one].params).keys()]
+    hint = f"; {they} for {' or '.join(filter(None, (', '.join(others[:-1]), others[-1])))}" if others else ""
+    message = f"{', '.join(refused)}: {command} takes no such parameter"
+    return called, UsageError(message, hint=f"leave {it} out{hint}")
+
+
+def variables(params: Collection[Any]) -> dict[str, str]:
+    """Return the variables of a command's options, by the names of the hosts' parameters."""
+    return {parameter_of(one): str(one.envvar) for one in params if getattr(one, "envvar", None)}
+
+
+def parameter_of(one: Any) -> str:
+    """Return what hosts call an option."""
+    return "names" if one.name == "app" else str(one.opts[0]).removeprefix("--")
+
+
+def defaults() -> dict[str, str]:
+    """Return the default of each option as a text, by the name of the parameter.
+
+    It is "" if the repository's own config decides what is not given.
+    """
+    return {
+        (option.flag or field.name).removeprefix("--").replace("_", "-"): _text(field.default)
+        for field, _, option in every_option()
+        if not option.argument
+    }
+
+
+def _text(default: Any) -> str:
+    if default is None or isinstance(default, tuple | Secret):
+        return ""
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+# Kubernetes sets these in every container for each Service of its namespace, even for one named image-update-….
+OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")
+
+
+def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Return a warning for each unknown variable that looks like one of ours, without its value."""
+    known = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
+    found = []
+    for name in sorted(name for name, value in environ.items() if name.startswith(ENV_PREFIX) and value.strip()):
+        if name in known or name.startswith(RESULTS_PREFIX) or OF_A_SERVICE.fullmatch(name):
+            continue
+        near = nearest(name, sorted(known))
+        hint = f"did you mean {near}?" if near else "see the list of options in the reference, or remove it"
+        found.append(Problem(rule="usage", message=f"the variable {name} is not read", hint=hint, severity="warning"))
+    return tuple(found)
 
 
 class Call:

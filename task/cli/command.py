@@ -1,21 +1,28 @@
-"""Makes a Typer command from a function and the records whose fields are its options."""
+"""Makes a Typer command from a function and the records whose fields are its options, with its help.
+
+Typer's own help draws boxes and, at 80 columns, cuts our longer names and variables. Click's plain help cuts nothing.
+`--help` shows the options that most users of the command need. `--help-all` shows all, each with its variable.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, fields
+from itertools import chain
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from task import shutdown
 from task.cli.call import Call
 from task.errors import UsageError
 from task.option import Given, Option, Origin, one_of, variable_of
 from task.secret import Secret
-from task.settings import CommitOptions, PromoteOptions, Settings, VerifyOptions, options_of
+from task.settings import GROUPS, Settings, check, every_option, options_of
 
 Body = Callable[[Settings, Call], int]
 SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "variable"}
@@ -34,11 +41,16 @@ class Command:
         """The name that users type."""
         return self.body.__name__
 
+    @property
+    def options(self) -> Iterator[tuple[Field[Any], Any, Option]]:
+        """Its options: the fields of its records, each with the type of the value, and the option."""
+        return chain.from_iterable(map(options_of, self.taken))
+
     def settings(self, given: Mapping[str, Any]) -> Settings:
         """Return the settings of a call. `given` is what Typer has read. Raises `UsageError` if they do not fit."""
         places = {kind: place for place, kind in get_type_hints(Settings).items()}
         settings = Settings(self.name, **{places[record]: record_of(record, given) for record in self.taken})
-        check(settings, self.taken)
+        check(settings)
         return settings
 
     def function(self) -> Callable[..., int]:
@@ -48,11 +60,14 @@ class Command:
             shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
             return self.body(self.settings(context.params), context.obj)
 
-        params = [_parameter(*one, self.required) for record in self.taken for one in options_of(record)]
+        params = [
+            _parameter(field, kind, option, needed=option.required or field.name in self.required)
+            for field, kind, option in self.options
+        ]
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         called.__signature__ = inspect.Signature([context, *params])  # type: ignore[attr-defined]
         called.__annotations__, called.__doc__ = {}, self.body.__doc__
-        return called
+        return with_help_all(called)
 
 
 def command(*taken: type, required: Collection[str] = ()) -> Callable[[Body], Command]:
@@ -65,54 +80,39 @@ def record_of(record: type, given: Mapping[str, Any]) -> Any:
     return record(**{field.name: given[field.name] for field in fields(record) if field.name in given})
 
 
-def _parameter(field: Field[Any], kind: Any, option: Option, required: Collection[str]) -> inspect.Parameter:
-    """Return the parameter from which Typer makes the option of this field."""
-    needed = option.required or field.name in required
-    if kind is bool or bool in get_args(kind):
-        return _flag(field, option)
-    many = get_origin(kind) is tuple
+def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) -> inspect.Parameter:
+    """Return the parameter from which Typer makes the option of this field. For a bool, it is `--x/--no-x`."""
+    flag, many = kind is bool or bool in get_args(kind), get_origin(kind) is tuple
+    default = option.shown or ("" if many or isinstance(field.default, Secret) else field.default)
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-        found = option.read(_given(context, param, value, option, default))
+        given = _given(context, param, value, option, default)
+        if flag:  # its variable is that of `--x`, and a blank one counts as not given
+            return value if given.is_given else field.default
+        found = option.read(given)
         if needed and not found:
             raise typer.BadParameter("it is blank", param=param)
         return found
 
-    named = option.flag or "--" + field.name.replace("_", "-")
-    default = option.shown or ("" if many or isinstance(field.default, Secret) else field.default)
+    name = option.flag or "--" + field.name.replace("_", "-")
+    named = () if option.argument else (f"{name}/--no-{name[2:]}" if flag else name,)
     info = (typer.Argument if option.argument else typer.Option)(
-        *(() if option.argument else (named,)),
+        *named,
         envvar=None if option.old_name else variable_of(field.name),
         hidden=option.old_name,
-        metavar=option.metavar,
+        metavar=option.metavar or None,
         help=option.help,
         rich_help_panel=option.group,
-        parser=None if many else str,  # `read` takes texts, whatever type the default has
+        parser=None if many or flag else str,  # `read` takes texts, whatever type the default has
         callback=read,
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
-    shown = inspect.Parameter.empty if needed else None if many else default
-    typed = Annotated[list[str] if needed else list[str] | None, info] if many else Annotated[str, info]
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=typed)
-
-
-def _flag(field: Field[Any], option: Option) -> inspect.Parameter:
-    """Return the parameter for `--x/--no-x`. Its variable is that of `--x`, and a blank one counts as not given."""
-
-    def read(context: typer.Context, param: typer.CallbackParam, value: bool) -> bool | None:  # noqa: FBT001
-        given = _given(context, param, value, option, field.default)
-        return value if given.is_given else cast("bool | None", field.default)
-
-    name = field.name.replace("_", "-")
-    info = typer.Option(
-        f"--{name}/--no-{name}",
-        envvar=variable_of(field.name),
-        help=option.help,
-        rich_help_panel=option.group,
-        callback=read,
-    )
+    typed: Any = bool if flag else str
+    if many:
+        typed = list[str] if needed else list[str] | None
+    shown = inspect.Parameter.empty if needed else None if many else bool(default) if flag else default
     return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=bool(field.default), annotation=Annotated[bool, info]
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=Annotated[typed, info]
     )
 
 
@@ -125,60 +125,108 @@ def _given(context: typer.Context, param: typer.CallbackParam, value: Any, optio
     return Given(param.opts[0], texts, source, option.metavar, default)
 
 
-def check(settings: Settings, taken: Collection[type]) -> None:
-    """Raise `UsageError` for the first mistake. `taken`: the records that the command takes."""
-    _check_verify(settings.verify)
-    if settings.alias.alias and settings.alias.image:
-        raise UsageError("--alias and --image are both given", hint="leave out --image, the old name of --alias")
-    if settings.undo.on_failure == "rollback":
-        if not settings.rollout.wait:
-            raise UsageError("--on-failure=rollback is given without --wait", hint="give --wait: it sees the failure")
-        if settings.forge.pull_request and not settings.request.auto_merge:
-            raise UsageError(
-                "--on-failure=rollback does not go with a pull request that a person merges",
-                hint="give --auto-merge, or leave out --on-failure and run: image-update rollback",
+_PAGE = re.compile(r"-|.*\.html?|\.{0,2}/.*")  # what cannot be NAME or NAMESPACE/NAME, or will not be
+
+
+class GroupedHelp(TyperCommand):
+    """A command whose help has a section for each `rich_help_panel` of its options."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words after the command's name. Typer would put braces around a required argument."""
+        arguments = [str(one.metavar) for one in self.get_params(ctx) if isinstance(one, TyperArgument)]
+        return ["[OPTIONS]", *arguments]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the value of `--html` if it is missing, because Typer has no options with an optional value.
+
+        After `report --html`, the only other word is the report to read, and not the page to write. Raises `UsageError`
+        if the word may be a name.
+        """
+        if "--html" in args and any(one.name == "html" for one in self.params):
+            at, shows_a_report = args.index("--html"), self.name == "report"
+            following = args[at + 1] if at + 1 < len(args) else "--"
+            plain = [word for word in args if not word.startswith("-") or word == "-"]
+            if (following.startswith("-") and following != "-") or (shows_a_report and len(plain) == 1):
+                args = [*args[:at], "--html=-", *args[at + 1 :]]
+            elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
+                raise UsageError(
+                    f"--html: is {following!r} a file or an Application?",
+                    hint=f"for a file, write --html={following}; for an Application, write {following} --html",
+                )
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
+        """Write the sections in their order."""
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        left_out, declared = 0, {(field.name, option.help): option for field, _, option in every_option()}
+        for param in self.get_params(ctx):
+            option = declared.get((str(param.name), str(getattr(param, "help", ""))))
+            common = option is None or (
+                self.name in option.common if isinstance(option.common, tuple) else option.common
             )
-    for option in settings.commit.push_option:
-        if not option.isprintable():
-            raise UsageError(f"--push-option: {option!r} has a control character", hint="remove it")
-    if settings.commit.commit_through == "github":
-        _check_api(settings.commit)
-    if PromoteOptions in taken:
-        given = settings.promote
-        for flag, named in (
-            ("--from", given.promote_from or given.from_selector),
-            ("--to", given.promote_to or given.to_selector),
-        ):
-            if not named:
-                hint = f"name Applications with {flag}, or their labels with {flag}-selector"
-                raise UsageError(f"{flag} is missing", hint=hint)
+            record = param.get_help_record(ctx)
+            if record and not everything and not common:
+                left_out += 1
+            elif record:
+                if option and isinstance(param, TyperOption | TyperArgument):
+                    named = record[0] if isinstance(param, TyperOption) else str(param.metavar)
+                    record = _row(param, named, option, everything=everything)
+                sections.setdefault(option.group if option else "Help", []).append(record)
+        for name, records in sections.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+        if left_out:
+            formatter.write_paragraph()
+            formatter.write_text(f"{left_out} more options: {ctx.command_path} --help-all")
+
+    def whole_help(self, context: Any) -> str:
+        """Return the help with all options."""
+        formatter = context.make_formatter()
+        self.format_usage(context, formatter)
+        self.format_help_text(context, formatter)
+        self.format_options(context, formatter, everything=True)
+        return str(formatter.getvalue())
 
 
-def _check_verify(given: VerifyOptions) -> None:
-    if bool(given.verify_identity) != bool(given.verify_issuer):
-        raise UsageError(
-            f"{'--verify-identity' if given.verify_identity else '--verify-issuer'} is given alone",
-            hint="give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so",
-        )
-    if given.verify and given.verify_identity:
-        raise UsageError(
-            "--verify and --verify-identity are both given", hint="choose one: a public key, or an identity"
-        )
+def _show_everything(context: typer.Context, wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+    if wanted and not context.resilient_parsing:
+        typer.echo(cast("GroupedHelp", context.command).whole_help(context).rstrip("\n"))
+        raise typer.Exit
 
 
-def _check_api(given: CommitOptions) -> None:
-    """Raise `UsageError` for what a commit through GitHub's API cannot have: an author, or our signature."""
-    options = (
-        ("--signing-key", bool(given.signing_key)),
-        ("--signing-format", bool(given.signing_format)),
-        ("--sign-off", given.sign_off),
-        ("--push-option", bool(given.push_option)),
-        ("--git-author-name", bool(given.git_author_name)),
-        ("--git-author-email", bool(given.git_author_email)),
+def with_help_all(function: Callable[..., int]) -> Callable[..., int]:
+    """Give `--help-all` to the function from whose signature Typer makes the options."""
+    info = typer.Option(
+        "--help-all",
+        is_eager=True,
+        expose_value=False,
+        callback=_show_everything,
+        help="Show all options with their variables and exit.",
     )
-    if named := [option for option, is_given in options if is_given]:
-        raise UsageError(
-            f"{', '.join(named)} and --commit-through github are {'all' if named[1:] else 'both'} given",
-            hint=f"leave out --commit-through, or {'the others' if named[1:] else named[0]}: "
-            "the author is whom the token belongs to, and GitHub signs the commit",
-        )
+    last = inspect.Parameter(
+        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info]
+    )
+    params = [*inspect.signature(function).parameters.values(), last]
+    function.__signature__ = inspect.Signature(params)  # type: ignore[attr-defined]
+    return function
+
+
+def _row(param: TyperOption | TyperArgument, shown: str, option: Option, *, everything: bool) -> tuple[str, str]:
+    """Return the option's name and value, and its description with the default."""
+    notes, text = [], option.help
+    if everything:
+        notes.append(f"env var: {param.envvar}")
+    elif isinstance(param.default, bool) and not param.default:
+        shown = param.opts[0]  # `--no-x` is useful only if a variable or the default switches it on
+    elif any(option.brief):
+        shown, text = shown.replace(option.metavar, option.brief[0]), option.brief[1]
+    if getattr(param, "multiple", False):
+        notes.append("repeatable")
+    if param.required:
+        notes.append("required")
+    elif isinstance(param.default, bool):
+        notes += ["default: on"] if param.default else []
+    elif param.default not in (None, ""):
+        notes.append(f"default: {param.default}")
+    return shown, f"{text}  [{'; '.join(notes)}]" if notes else text

@@ -15,10 +15,9 @@ from task.ci.publish import shown
 from task.cli.update import carry_out
 from task.errors import Exit
 from task.git.command import Git
-from task.output.console import stdout_console
+from task.output.console import say, stdout_console
 from task.output.log import Log
-from task.output.report_table import diff_text
-from task.output.stdout import say
+from task.output.report_text import diff_text
 from task.settings import EventOptions, Settings, SourceOptions, TransportOptions
 
 TAG = "1.5.0"

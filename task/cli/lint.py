@@ -15,10 +15,9 @@ from task.applications.manifest_files import LARGEST
 from task.argocd.owners import set_takes_back
 from task.cli.call import Call
 from task.cli.command import command
-from task.cli.holds import held
-from task.cli.migration import Migration, as_json, lines, migration
-from task.cli.repository_configs import config_findings
-from task.cli.update import scope_of
+from task.cli.job import job_of, scope_of
+from task.cli.lint_repositories import config_findings, held
+from task.commands.migration import Migration, as_json, lines, migration
 from task.deciding.cautions import taken_back
 from task.deciding.verify import only_signed
 from task.editors.yaml.tree import Node, pairs, parse, resolved
@@ -27,8 +26,8 @@ from task.files import read_text
 from task.landing.live import owner_of
 from task.landing.ports import World
 from task.model import Application, Found, Subscription
+from task.output.console import say
 from task.output.log import Log
-from task.output.stdout import say
 from task.pipeline.discover import Discovered, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import READING, LintOptions, NameOptions, Settings
@@ -94,7 +93,10 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
             *_only_signed(found.applications, scope, world),
         ]
         written = [] if world.passed_over() else _written(found, scope)
-        moved = migration(found, settings, environ, world) if settings.lint.from_image_updater else None
+        moved = None
+        if settings.lint.from_image_updater:
+            job = replace(job_of(settings, (), environ), dry=True)
+            moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
         placed: list[Placed] = list(config_findings(settings.sources.applications, written, world.locate))
     finally:
         world.close()

@@ -2,27 +2,24 @@
 
 import os
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from jinja2 import TemplateError
+
+from task.ci.publish import write_page
 from task.cli.call import Call
 from task.cli.command import command
-from task.cli.html_page import HtmlCommand, write_page
 from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
-from task.output.console import plain_console, stdout_console
+from task.output.console import plain_console, say, stdout_console
+from task.output.report_json import HINT, report_of
 from task.output.report_page import page
-from task.output.report_table import table
-from task.output.saved_report import LARGEST, report_of, shown
-from task.output.stdout import say
+from task.output.report_text import table
 from task.settings import ReportOptions, Settings
+from task.text import one_line
 
-
-class ReportCommand(HtmlCommand):
-    """A command for which `report --html FILE` means that FILE is the report."""
-
-    takes_a_file = True
-
-
-COMMAND_CLASS = ReportCommand  # Typer creates the command with this class
+LARGEST = 64 * 1024 * 1024  # bytes; the diffs of `plan` are in the report
 
 
 @command(ReportOptions)
@@ -45,6 +42,14 @@ def report(settings: Settings, call: Call) -> int:
             if (one["application"], one["message"]) not in in_table:
                 log.problem(one["severity"], one["application"] or "", one["message"], one["hint"] or "")
     return int(Exit.OK)
+
+
+def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -> str:
+    """Return what a view makes of a report. Raises `Malformed` if a member is missing, or is of another type."""
+    try:
+        return view(report)
+    except (AttributeError, KeyError, TypeError, ValueError, TemplateError) as error:
+        raise Malformed(f"this is not a whole report of image-update: {one_line(str(error))}", HINT) from error
 
 
 def _read(path: str) -> str:

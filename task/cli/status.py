@@ -3,22 +3,17 @@
 from collections.abc import Mapping
 
 from task import shutdown
-from task.ci.masking import mask
-from task.ci.publish import tell
+from task.ci.publish import mask, tell, write_page
 from task.cli.call import Call
 from task.cli.command import command
-from task.cli.html_page import HtmlCommand, write_page
-from task.cli.update import built_images, job_of
+from task.cli.job import built_images, job_of
 from task.commands.status import Look
 from task.commands.status import status as look_at
 from task.errors import UsageError
 from task.model import Status
-from task.output.console import stdout_console
+from task.output.console import say, stdout_console
 from task.output.log import Log
-from task.output.status_json import json_text
-from task.output.status_page import page
-from task.output.status_text import plain, table
-from task.output.stdout import say
+from task.output.status_views import json_text, page, plain, table
 from task.settings import (
     DECIDING,
     FORGE_TOKENS,
@@ -32,8 +27,6 @@ from task.settings import (
     StatusOptions,
 )
 from task.wiring.world import world_of
-
-COMMAND_CLASS = HtmlCommand  # Typer creates the command with this class
 
 
 @command(StatusOptions, EventOptions, OriginOptions, NameOptions, RulesOptions, *DECIDING, HandedOptions)

@@ -1,47 +1,47 @@
-"""What all commands that write to Git do: settings → pipeline → report and exit code."""
+"""The commands that write to Git, and `plan`: settings → pipeline → report and exit code."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from hashlib import sha256
 
 from task import shutdown
 from task.after.follow_up import commented, follow_up
-from task.annotations.application import Narrow
-from task.annotations.subscription import Defaults, Scope
-from task.ci.build import build_of
-from task.ci.builders import read_built, with_built
-from task.ci.event import event_images
-from task.ci.job_pull_request import request_event
-from task.ci.masking import mask
-from task.ci.publish import check_places, publish
-from task.ci.variables import Origin, origin_of
-from task.cli.hold_words import actor_of, destination_of, until_of, words_of
-from task.cli.strange_variables import strange_variables
-from task.commands.promotion import check_promotion
+from task.ci.publish import check_places, mask, publish
+from task.ci.variables import origin_of
+from task.cli.call import Call, strange_variables
+from task.cli.command import command
+from task.cli.job import built_images, job_of
+from task.commands.promotion import match_promotion
 from task.commands.scan import match_newest
-from task.commands.source_versions import match_promotion
-from task.deciding.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
-from task.errors import Malformed, UsageError
-from task.files import read_text
-from task.git.hosts import remote_of
-from task.git.names import rewritten
-from task.model import Hold, Image, Person, Problem, Report
-from task.option import variable_of
+from task.errors import UsageError
+from task.model import Problem, Report
 from task.output.log import Log
 from task.output.notify import Receivers, check_url, notify
-from task.output.report_json import BY_HAND, first_of
+from task.output.report_json import first_of
 from task.pipeline.match import match_images
-from task.pipeline.run import Match, run
-from task.repository_config.config import seconds_of
-from task.settings import SECRETS, EventOptions, RequestOptions, Settings
-from task.templates.commit_message import KEY as TRAILER_KEY
-from task.templates.commit_message import Trailer, build_trailers, check_template, commit_references
+from task.pipeline.run import Match
+from task.pipeline.run import run as story
+from task.settings import (
+    BUILT,
+    SECRETS,
+    UPDATING,
+    WRITING,
+    AgeOptions,
+    AliasOptions,
+    DeploymentOptions,
+    HeldOptions,
+    HoldOptions,
+    OriginOptions,
+    PromoteOptions,
+    ReleaseOptions,
+    RollbackOptions,
+    SendOptions,
+    Settings,
+)
 from task.text import FEW, and_more
 from task.urls import without_login
 from task.wiring.world import world_of
@@ -49,8 +49,59 @@ from task.wiring.world import world_of
 MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
 
 
-def update(settings: Settings, environ: Mapping[str, str], log: Log) -> int:
+@command(*BUILT, SendOptions)
+def run(settings: Settings, call: Call) -> int:
+    """Commit a newly built image to Git for every Argo CD Application that tracks it."""
+    return update(replace(settings, command="plan") if settings.send.dry_run else settings, call)
+
+
+@command(AgeOptions, *UPDATING, SendOptions)
+def scan(settings: Settings, call: Call) -> int:
+    """Ask the registries for the newest allowed tag of every tracked image, then go on as run does."""
+    if settings.require.require_match:
+        raise UsageError(
+            "--require-match: scan is given no image to look for", hint="leave it out; it is for run and plan"
+        )
+    if settings.decide.registry_check == "never":
+        raise UsageError(
+            "--registry-check: scan cannot do without the registries", hint="write auto or always, or leave it out"
+        )
+    return update(settings, call)
+
+
+@command(PromoteOptions, AliasOptions, AgeOptions, OriginOptions, *UPDATING, DeploymentOptions, SendOptions)
+def promote(settings: Settings, call: Call) -> int:
+    """Bring the versions of some Applications to others, if the rules of the others allow it."""
+    return update(settings, call)
+
+
+@command(HeldOptions, AliasOptions, RollbackOptions, HoldOptions, *WRITING, SendOptions)
+def rollback(settings: Settings, call: Call) -> int:
+    """Go back to an older tag and hold the image there, in one commit."""
+    return update(settings, call)
+
+
+@command(HeldOptions, AliasOptions, HoldOptions, *WRITING, SendOptions, required=["reason"])
+def hold(settings: Settings, call: Call) -> int:
+    """Keep images at their current version. Later builds are remembered, not written."""
+    return update(settings, call)
+
+
+@command(HeldOptions, AliasOptions, ReleaseOptions, *WRITING, SendOptions)
+def release(settings: Settings, call: Call) -> int:
+    """End a hold and write the newest build that waits behind it."""
+    return update(settings, call)
+
+
+@command(*BUILT)
+def plan(settings: Settings, call: Call) -> int:
+    """Show what run would do, with the exact diff, and write nothing."""
+    return update(settings, call)
+
+
+def update(settings: Settings, call: Call) -> int:
     """Run the pipeline, publish its report, and return the exit code."""
+    environ, log = call.environ, call.log
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     output, send = settings.results, settings.send
@@ -109,238 +160,8 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, shielded
     job = job_of(settings, images, environ)
     world = world_of(settings, environ, log, job.scope, images)
     try:
-        report = run(job, world, shielded, MATCHES.get(settings.command, match_images), follow_up)
+        report = story(job, world, shielded, MATCHES.get(settings.command, match_images), follow_up)
         return commented(report, job, world) if job.comment else report
     finally:
         with shutdown.shield():
             world.close()
-
-
-def built_images(given: EventOptions) -> tuple[Image, ...]:
-    """Return the images that the options name, and the files of builders."""
-    references, digest = given.image, given.image_digest
-    if given.images_from:
-        references, digest = with_built(references, digest, read_built(given.images_from))
-    return event_images(references, digest, given.tag)
-
-
-def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
-    """Return the pipeline's job. Raises `UsageError` for an impossible value."""
-    asked, named = settings.request, _named_for_requests(settings.request, environ)
-    origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    own = without_login(settings.origin.source_repository or origin.repository)
-    if settings.command in ("scan", "promote"):  # the CI job has built nothing
-        origin, environ = Origin(run=origin.run), {}
-    given, commits = settings.event, settings.commit
-    build = build_of(
-        environ,
-        sequence=given.sequence,
-        source_commit=given.source_commit,
-        source_repository=settings.origin.source_repository,
-        created=given.created,
-    )
-    repository = without_login(settings.origin.source_repository or origin.repository).removesuffix(".git")
-    commit, run = given.source_commit or origin.commit, commits.pipeline_run or without_login(origin.run)
-    page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
-    return Job(
-        command=settings.command,
-        images=images,
-        scope=scope_of(settings),
-        terms=Terms(
-            settings.rules.allow_downgrade,
-            settings.decide.carry_parameters,
-            settings.rules.require_live,
-            build,
-            settings.decide.registry_check,
-            now,
-            through=commits.commit_through,
-            minimum_age=_minimum_age(settings.age.minimum_age),
-        ),
-        wording=Wording(
-            Person(commits.git_author_name, commits.git_author_email),
-            _template(commits.commit_message_template),
-            _trailers(settings, origin),
-            settings.command,
-            # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
-            False if commits.commit_through == "github" else commits.sign_off,
-            push_options=commits.push_option,
-        ),
-        deadline=settings.git.deadline,
-        atomic=commits.atomic,
-        require_update=settings.require.require_update,
-        require_match=settings.require.require_match,
-        only=settings.git.only_repository,
-        dry=settings.dry,
-        intent=_intent(settings, now, environ),
-        aliases=settings.aliases,
-        deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
-        comment=_comment(settings, images, environ) if settings.comment.comment else None,
-        repository_config=settings.decide.repository_config,
-        requests=PullRequestOptions(
-            asked.pull_request_label,
-            asked.pull_request_reviewer,
-            asked.pull_request_assignee,
-            asked.pull_request_draft,
-            asked.auto_merge,
-            named,
-            source=page,
-            run=run,
-        ),
-        promotion=_promotion(settings, own),
-        undo=settings.undo.on_failure == "rollback",
-    )
-
-
-def _minimum_age(text: str) -> int:
-    try:
-        return seconds_of(text) if text else 0
-    except Malformed as error:
-        raise UsageError(f"--minimum-age: {error.message}", hint=error.hint) from None
-
-
-def _named_for_requests(asked: RequestOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options about pull requests, except `--pull-request`, that the command line has and no variable."""
-    values = {
-        "--pull-request-label": asked.pull_request_label,
-        "--pull-request-reviewer": asked.pull_request_reviewer,
-        "--pull-request-assignee": asked.pull_request_assignee,
-        "--pull-request-draft": asked.pull_request_draft,
-        "--auto-merge": asked.auto_merge,
-    }
-    return tuple(name for name, value in values.items() if value and not environ.get(variable_of(name), "").strip())
-
-
-def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> PlanComment:
-    """Return the pull request for the plan's comment. Plans of other images or Applications have their own comments."""
-    if not settings.dry:
-        raise UsageError("--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run")
-    event, argo, scope = request_event(environ), settings.argo, settings.scope
-    narrowed = (settings.names.application, scope.project, scope.namespace, scope.selector)
-    sources = tuple(without_login(one) for one in settings.sources.applications)
-    plan = (
-        sorted({image.identity for image in images}),
-        sources,
-        argo.argocd_server or environ.get("ARGOCD_SERVER", ""),
-        argo.kube_context,
-        narrowed,
-    )
-    return PlanComment(event.repository, event.number, sha256(json.dumps(plan).encode()).hexdigest())
-
-
-def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping[str, str]) -> DeployedSource | None:
-    """Return what was built, if its deployments are to be shown. Raises `UsageError` if that is not known.
-
-    The commit of what is promoted is known later. The branch is the CI job's, if that job built the commit.
-    """
-    if settings.dry or not settings.deployments.deployments:
-        return None
-    for name, option, value, variables in (
-        ("repository", "--source-repository", repository, "GITHUB_REPOSITORY, CI_PROJECT_URL"),
-        ("commit", "--source-commit", commit, "GITHUB_SHA, CI_COMMIT_SHA"),
-    ):
-        if not value and (name, settings.command) != ("commit", "promote"):
-            hint = f"give {option}; without it, the CI system's variables tell ({variables} and others)"
-            raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
-    if not (_is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))):
-        hint = "write it as https://host/owner/repository: it is the repository of the source code"
-        message = f"--source-repository: no deployment is shown for {repository!r}: it is not an https or ssh URL"
-        raise UsageError(message, hint=hint)
-    of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
-    ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
-    is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
-    return DeployedSource(repository, commit, ref, is_tag, settings.rollout.wait)
-
-
-def _is_remote(url: str) -> bool:
-    try:
-        remote_of(url)
-    except Malformed:
-        return False
-    return True
-
-
-def scope_of(settings: Settings) -> Scope:
-    """Return which Applications are considered, and the defaults for settings without an annotation."""
-    given, names = settings.scope, settings.names.application
-    apps = settings.held.app or settings.status.app
-    return Scope(
-        given.annotation_prefix,
-        Narrow(apps or names, given.namespace, given.project, given.selector, within=names if apps else ()),
-        Defaults(settings.sources.argocd_namespace, given.strategy, settings.pin_digest, settings.forge.pull_request),
-    )
-
-
-def _promotion(settings: Settings, repository: str) -> Promotion | None:
-    """Return who gets what runs where. `repository` is that of the CI job, or the one that is named."""
-    if settings.command != "promote":
-        return None
-    given = settings.promote
-    found = Promotion(
-        given.promote_from,
-        given.promote_to,
-        given.from_selector,
-        given.to_selector,
-        settings.aliases,
-        given.healthy,
-        repository,
-    )
-    check_promotion(found)
-    return found
-
-
-def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
-    """Return what a person wants to hold, release or roll back, or None for an event."""
-    given, back, hold, to = settings.hold, settings.rollback, None, ""
-    if settings.command not in BY_HAND:
-        return None
-    for name in SECRETS:
-        # A CI system puts the value of a variable into what a person types: GitLab does that for $NAME.
-        if (value := environ.get(name, "").strip()) and value in f"{given.reason} {given.by}":
-            hint = f"write it without the value of {name}: everybody who sees the commit would see it"
-            raise UsageError("--reason and --by must not have a secret in them", hint=hint)
-    if settings.command == "hold" or (settings.command == "rollback" and back.hold):
-        try:
-            until = until_of(given.until, now)
-        except Malformed as error:
-            raise UsageError(f"--until: {error.message}", hint=error.hint) from None
-        hold = Hold(words_of(given.reason), words_of(given.by or actor_of(environ)), now, until)
-    if settings.command == "rollback":
-        try:
-            to = destination_of(back.to)
-        except Malformed as error:
-            raise UsageError(f"--to: {error.message}", hint=error.hint) from None
-    return Intent(settings.command, hold, not settings.aliases, to, settings.release.discard, back.unknown_tag)
-
-
-def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
-    """Return what is known about the build. The CI system's facts count only for its own commit."""
-    git, given = settings.commit, settings.event.source_commit
-    for key, _ in git.trailer:
-        if not TRAILER_KEY.fullmatch(key):
-            raise UsageError(
-                f"--trailer: {key!r} is not a key", hint="use letters, digits and dashes only: Ticket=ABC-1"
-            )
-    if given and given != origin.commit.lower():
-        origin = Origin(run=origin.run)
-    commit = given or origin.commit
-    repository = settings.origin.source_repository or without_login(origin.repository)
-    references = commit_references(commit, repository, origin.author, origin.date, origin.message)
-    run = git.pipeline_run or without_login(origin.run)
-    return build_trailers(commit, run, git.trailer, references)
-
-
-def _template(path: str) -> str | None:
-    if not path:
-        return None
-    try:
-        text = read_text(path)
-        check_template(text)
-    except OSError as error:
-        raise UsageError(
-            f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint="name a readable file"
-        ) from None
-    except (Malformed, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"--commit-message-template: {error}", hint="write a Go text/template, as Image Updater takes it"
-        ) from None
-    return text

@@ -22,8 +22,8 @@ from task.ci.publish import tell
 from task.cli.call import Call
 from task.cli.command import command
 from task.errors import Exit, UsageError
+from task.output.console import say
 from task.output.log import Log
-from task.output.stdout import say
 from task.settings import REACHING, HandedOptions, Settings, WaitOptions
 from task.text import and_more
 from task.wiring.argo import Argo

@@ -1,22 +1,31 @@
-"""Pure code for `lint --from-image-updater`: what Argo CD Image Updater (AIU) does with an Application, and what we do.
+"""`lint --from-image-updater`: what Argo CD Image Updater (AIU) does with an Application, and what we do.
 
 AIU 1.x touches only what an ImageUpdater selects. Older versions have no such resource, and read the annotations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from task.annotations.keys import DEPRECATED, Faulty, parse_credential_source, write_back_method
+from task.annotations.image_updater import NAME, ConfigOption, options_of
+from task.annotations.keys import DEPRECATED, Faulty, doubts, parse_credential_source, write_back_method
+from task.annotations.subscription import attempted, subscribe
+from task.commands.status import Look, rows_of
+from task.deciding.job import Job
 from task.deciding.target import own_reading
 from task.deciding.weigh import may_ask
 from task.errors import Malformed
 from task.image import parse_image_list
+from task.landing.ports import World
 from task.model import Application, Entry, ImageStatus, Problem, Subscribed, Subscription
+from task.pipeline.discover import Discovered
+from task.pipeline.match import asks_for_all
 from task.policy.builds import version_of
 from task.policy.strategies import STRATEGIES
+from task.text import counted, without_logins
 from task.urls import without_login
 
 How = Literal["git", "live", "nothing"]
@@ -117,9 +126,7 @@ def _here(one: Subscribed) -> Side:
     first = one.subscriptions[0]
     if first.method != "git":
         return Side("live")
-    files = tuple(dict.fromkeys(sub.path or "/" for sub in one.subscriptions))
-    head = first.head_template or ("a branch of its own" if first.pull_request else "")
-    return Side("git", files, without_login(first.repo), first.base, head)
+    return _commits(one.subscriptions, first.head_template or ("a branch of its own" if first.pull_request else ""))
 
 
 def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
@@ -139,8 +146,12 @@ def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Si
         return Side("live")
     if not subs:
         return Side("nothing", because="no source is a place to write to")
+    return _commits(subs, subs[0].head_template)
+
+
+def _commits(subs: Sequence[Subscription], head: str) -> Side:
     files = tuple(dict.fromkeys(sub.path or "/" for sub in subs))
-    return Side("git", files, without_login(subs[0].repo), subs[0].base, subs[0].head_template)
+    return Side("git", files, without_login(subs[0].repo), subs[0].base, head)
 
 
 def _image(app: Application, entry: Entry, subs: Sequence[Subscription], row: ImageStatus | None) -> TrackedImage:
@@ -184,3 +195,109 @@ def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
             yield f"registry: the variable {login.env}, and --allow-env {login.env}{asked}"
         else:
             yield f"registry: {login.kind} {login.namespace}/{login.name}, {read}{asked}"
+
+
+HOWS = {"git": "commits", "live": "patches the live Application", "nothing": "does nothing"}
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What changes if Image Update takes over from Argo CD Image Updater."""
+
+    rows: tuple[Comparison, ...]
+    config: tuple[ConfigOption, ...]
+    config_origin: str  # "" if the ConfigMap was not read
+
+
+def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) -> Migration:
+    """Return a row for each Application, with what Git says now. `job` must be dry."""
+    subscribed = [(app, subscribe(app, job.scope.defaults)) for app in found.applications]
+    read, problems = rows_of(asks_for_all([one for _, one in subscribed]), job, world, Look(builds=0))
+    status: dict[str, list[ImageStatus]] = {}
+    for row in read:
+        status.setdefault(row.subscription.application.key, []).append(row)
+    unread: dict[str, list[Problem]] = {}
+    for problem in problems:
+        unread.setdefault(problem.application, []).append(problem)
+    rows = []
+    for app, one in subscribed:
+        doubtful = {key for key, _ in doubts(app.annotations)}  # AIU does not know these keys, and passes over them
+        known = replace(app, annotations={key: text for key, text in app.annotations.items() if key not in doubtful})
+        meant = attempted(known, job.scope.defaults)[1]
+        said, wrong = status.get(app.key, ()), unread.get(app.key, ())
+        rows.append(row_of(app, one, meant, said, wrong, updaters=found.updaters > 0, in_cluster=in_cluster))
+    config = found.updater_config
+    return Migration(tuple(rows), options_of(config.item) if config else (), config.origin if config else "")
+
+
+def lines(one: Migration) -> Iterator[str]:
+    """Yield the rows and the ConfigMap for people."""
+    shared = Counter(note for row in one.rows for note in row.notes)  # a dead server concerns many
+    for row in one.rows:
+        yield row.application
+        if row.selected_by != BY_ANNOTATIONS:
+            yield f"    selected by     {row.selected_by}"
+        if row.now == row.here:
+            yield f"    as before       {_side(row.here)}"
+        else:
+            yield f"    Image Updater   {_side(row.now)}"
+            yield f"    Image Update    {_side(row.here)}"
+        yield from (f"    image           {_image_line(image, row)}" for image in row.images)
+        yield from (f"    note            {note}" for note in row.notes if shared[note] == 1)
+    yield from (f"{counted(number, 'Application')}: {note}" for note, number in shared.items() if number > 1)
+    if one.rows:
+        yield "Logins that the step needs:"
+        logins = Counter(login for row in one.rows for login in row.logins)
+        yield from (f"    {login} ({counted(number, 'Application')})" for login, number in sorted(logins.items()))
+        kinds = Counter((row.now.how, row.here.how) for row in one.rows if row.now.how != row.here.how)
+        words = {"git": "Git", "live": "live", "nothing": "nothing"}
+        moved = [f"{number} from {words[now]} to {words[here]}" for (now, here), number in sorted(kinds.items())]
+        same = sum(not row.changes for row in one.rows)
+        yield f"{counted(len(one.rows), 'Application')}: {', '.join((f'{same} as before', *moved))}"
+    if not one.config_origin:
+        command = f"kubectl get configmap {NAME} --namespace argocd --output yaml"
+        yield f"Image Updater's ConfigMap was not read. {command} prints it: give it as one more file, or - for stdin"
+        return
+    yield f"Image Updater's ConfigMap ({one.config_origin}) as options:"
+    for option in one.config:
+        yield f"    {option.key:28} {'; '.join(filter(None, (option.option, option.note)))}"
+
+
+def _side(side: Side) -> str:
+    told = HOWS[side.how]
+    if side.how == "git":
+        head = f", by the head branch {side.head}" if side.head else ""
+        told += f" {', '.join(side.files)} to {side.branch or 'the default branch'} of {side.repo}{head}"
+    return f"{told}: {side.because}" if side.because else told
+
+
+def _image_line(one: TrackedImage, row: Comparison) -> str:
+    name = f"{one.alias}={one.name}" if one.alias else one.name
+    rule = " ".join(filter(None, (one.strategy or "broken", one.constraint)))
+    before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""
+    source = (
+        f"the {one.version_from} of the Application" if one.version_from in ("status", "spec") else one.version_from
+    )
+    if one.version:
+        return f"{name}  {rule}{before}; {one.version}, from {source}"
+    if row.here.how == "nothing":
+        return f"{name}  {rule}{before}"
+    unknown = "nothing says its version: the first build is the first tag" if one.read else "its version is not known"
+    return f"{name}  {rule}{before}; {unknown}"
+
+
+def as_json(one: Migration) -> dict[str, object]:
+    """Return the rows and the ConfigMap as plain data."""
+    return {
+        "applications": [_json(asdict(row) | {"changes": row.changes}) for row in one.rows],
+        "config": [_json(asdict(option)) for option in one.config] if one.config_origin else None,
+    }
+
+
+def _json(data: object) -> object:
+    """Return the data without logins, and with null for what is not known."""
+    if isinstance(data, dict):
+        return {key: _json(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_json(value) for value in data]
+    return (without_logins(data) or None) if isinstance(data, str) else data

@@ -1,7 +1,7 @@
-"""Makes rich's consoles, for people at a terminal. Files, pipes and CI logs get plain text.
+"""Makes consoles for people at a terminal, and writes to stdout, whose reader may be gone, and whose disk may be full.
 
-Untrusted text goes through `task.text.printable` first, because rich passes on escape sequences, and characters such as
-U+202E that reverse text.
+Files, pipes and CI logs get plain text. Untrusted text goes through `task.text.printable` first, because rich passes on
+escape sequences, and characters such as U+202E that reverse text.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from io import BytesIO, TextIOWrapper
 from typing import Any, TextIO
 
 from rich.console import Console
+
+from task.errors import UsageError
+from task.text import harmless
 
 NARROWEST, WIDEST = 20, 160  # columns; longer lines are hard to read
 
@@ -37,7 +41,7 @@ def plain_console() -> Console:
 
 
 def _memory(encoding: str) -> TextIO:
-    """Return a stream in memory. `task.output.stdout` writes what a console has captured.
+    """Return a stream in memory. `write_stdout` writes what a console has captured.
 
     On the real stdout, rich writes even while it captures: an empty text, which fails on a full disk. rich also ends
     the program if the reader of a pipe is gone.
@@ -80,3 +84,41 @@ def console_of(stream: TextIO, environ: Mapping[str, str], *, file: TextIO | Non
 
 def _console(**options: Any) -> Console:
     return Console(**options, markup=False, emoji=False, highlight=False)
+
+
+def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
+    """Write a text, and return the error if it could not be written.
+
+    `commands` means that the text has our own commands for a CI system. Otherwise, commands are made harmless.
+    """
+    # An untrusted name may have lone surrogates, which UTF-8 cannot encode. They are escaped as in JSON.
+    data = (text if commands else harmless(text)).encode("utf-8", "backslashreplace")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except OSError as error:
+        abandon(sys.stdout)
+        return error
+    return None
+
+
+def say(text: str, *, commands: bool = False) -> None:
+    """Write information to stdout. Raises `UsageError`, except if the reader has read enough (`| head`)."""
+    error = write_stdout(text, commands=commands)
+    if error and not isinstance(error, BrokenPipeError):
+        raise unwritable(error)
+
+
+def unwritable(error: OSError) -> UsageError:
+    """Return the error for an unwritable stdout."""
+    return UsageError(
+        f"cannot write to stdout: {error.strerror}", hint="send stdout somewhere that has room; what was pushed stays"
+    )
+
+
+def abandon(stream: TextIO) -> None:
+    """Discard the rest of a broken stream. Otherwise Python would flush it again at exit, fail, and exit with 120."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

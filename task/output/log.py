@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from task.output.stdout import abandon
+from task.output.console import abandon
 from task.text import exact_json, printable, printable_lines, without_logins
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}

@@ -1,18 +1,19 @@
-"""Computes exit code, status, counts and the JSON report (docs/report.md) from a run's report."""
+"""Computes exit code, status, counts and the JSON report (docs/report.md) from a run's report, and reads it again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from task.errors import PRECEDENCE, Exit
+from task.errors import PRECEDENCE, Exit, Malformed
 from task.model import Commit, Decision, Judged, Problem, Report, Subscription, Unusable, Waited
 from task.text import exact_json, without_logins
 from task.urls import without_login
 
 SCHEMA = "image-update/report/v1"
+HINT = "give what --report or --output json wrote"
 BY_HAND = ("hold", "release", "rollback")  # commands whose commit may have no update
 
 
@@ -92,6 +93,20 @@ def as_json(report: Report) -> dict[str, Any]:
 def json_text(report: Report) -> str:
     """Return the report as one JSON text with a final newline."""
     return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
+
+
+def report_of(text: str) -> Mapping[str, Any]:
+    """Parse a report. Raises `Malformed` for anything else.
+
+    Unknown members are allowed, because a later version may have written the report.
+    """
+    try:
+        report = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"this is not JSON: {error}", HINT) from None
+    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
+        raise Malformed(f"this is not a report of image-update: its schema is not {SCHEMA}", HINT)
+    return report
 
 
 def current(decision: Judged) -> str | None:

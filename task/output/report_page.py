@@ -39,7 +39,7 @@ ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 
 def page(report: JSON) -> str:
-    """Return the page for a report that `task.output.saved_report` has checked."""
+    """Return the page for a report that `report_of` has checked."""
     first, rest, folded = parted(lines(report))
     told = outcome(report)
     return render(

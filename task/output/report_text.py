@@ -1,11 +1,103 @@
-"""Writes a report for pipes and logs: plain text with one fact on each line."""
+"""Writes a report for people: a table with colours for a terminal, one fact on each line for pipes and logs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.output.words import FOLDED, JSON, headline, lines, own_commits, requests, waiting_words
-from task.text import and_more, printable
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from task.output.diff import diff_lines
+from task.output.words import FOLDED, JSON, Line, headline, lines, own_commits, requests, waiting_words
+from task.text import and_more, printable, printable_lines
+
+MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
+SYMBOLS = {**MARKS, "update": "✓", "refuse": "–", "defer": "◷", "error": "✗"}  # beyond ASCII
+STYLES = {
+    "update": "green", "unchanged": "dim", "refuse": "yellow", "defer": "cyan", "error": "bold red",
+    "updated": "bold green", "refused": "bold yellow", "failed": "bold red",
+}  # fmt: skip
+DIFF_STYLES = {"file": "bold", "hunk": "cyan", "add": "green", "del": "red"}
+_NOTHING = Text("")
+_REASON = 44  # columns of the narrowest reason next to the others
+
+
+def table(report: JSON, console: Console) -> str:
+    """Return the JSON report for a console: what failed and what changed first, then the commits.
+
+    Only diffs may be wider than the console.
+    """
+    head = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
+    text = _rendered(console, head, *_grids(report, console))
+    for commit in own_commits(report):
+        text += _rendered(console, _NOTHING, *_commit(commit))
+        if commit.get("diff"):
+            text += diff_text(commit["diff"], console)
+    below = [Text(printable(f"{one['outcome']} {waiting_words(one)}")) for one in report.get("waiting", ())]
+    below = [*(Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)), *below]
+    end = [*([_NOTHING, *below] if below else []), _NOTHING, head] if report["decisions"] or report["commits"] else []
+    return text + (_rendered(console, *end) if end else "")
+
+
+def diff_text(diff: str, console: Console | None) -> str:
+    """Return a unified diff, with colours if there is a console."""
+    if console is None:
+        return printable_lines(diff)
+    with console.capture() as shown:
+        for kind, line in diff_lines(diff):
+            console.print(Text(printable(line), DIFF_STYLES.get(kind, "")), soft_wrap=True)
+    return shown.get()
+
+
+def _rendered(console: Console, *parts: RenderableType) -> str:
+    with console.capture() as shown:
+        console.print(Group(*parts))
+    return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())  # rich fills cells with blanks
+
+
+def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
+    symbols, arrow = (SYMBOLS, "→") if console.encoding.startswith("utf") else (MARKS, "->")
+    apps: dict[str, list[list[Text]]] = {}  # the cells for verdict, image, version and reason
+    for one in lines(report):
+        mark = Text(f"{symbols.get(one.verdict, '?')} {one.word}", STYLES.get(one.verdict, ""))
+        version = Text(printable(one.version(arrow)), "bold" if one.new else "")
+        apps.setdefault(one.application, []).append([mark, Text(printable(one.image)), version, _reason(one)])
+    # Put all cells side by side, or all but the reason, or, on a narrow terminal, only the verdict.
+    rows = [row for rows in apps.values() for row in rows]
+    widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
+    left = console.width - 8 - sum(widths)  # 8: the indent, and two blanks between columns
+    widths = widths[: 3 if left >= 0 else 1] + ([left] if left >= _REASON else [])
+    for app, members in apps.items():
+        yield _NOTHING
+        yield Text(printable(app), "bold blue")
+        for cells in members:
+            grid = Table.grid(padding=(0, 2))
+            for width in widths:
+                grid.add_column(width=width, overflow="fold")
+            grid.add_row(*cells[: len(widths)])
+            yield Padding(grid, (0, 0, 0, 2))
+            yield from (Padding(cell, (0, 0, 0, 6)) for cell in cells[len(widths) :])
+
+
+def _reason(one: Line) -> Text:
+    reason = Text(printable(one.why))
+    if one.fix:
+        reason.append(f"\nfix: {printable(one.fix)}", "bold")
+    if one.file:
+        reason.append(f"\n{printable(one.file)}", "dim")
+    return reason
+
+
+def _commit(commit: JSON) -> Iterator[RenderableType]:
+    name = "would commit" if not commit["commit"] else "rollback commit" if commit.get("rollback") else "commit"
+    yield Text.assemble((name, "bold magenta"), f" {printable(commit_words(commit))}")
+    if commit["attempts"] > 1:
+        yield Padding(Text(f"others were faster {commit['attempts'] - 1} times", "dim"), (0, 0, 0, 4))
+    if not commit.get("diff"):
+        yield from (Padding(Text(printable(file)), (0, 0, 0, 4)) for file in commit["files"])
 
 
 def plain(report: JSON) -> str:

@@ -10,8 +10,8 @@ from task.after.follow_up import commented
 from task.deciding.job import Job, PlanComment, PullRequestOptions, Terms
 from task.errors import CredentialsError, TaskError
 from task.landing.ports import Comments, World
+from task.output.markdown import summary
 from task.output.report_json import as_json
-from task.output.summary import summary
 
 MARK = f"<!-- image-update-plan: {'ab' * 32} -->"
 LINKS = PullRequestOptions(source="https://github.com/acme/web/commit/0123456", run="https://ci.example.com/runs/7")

@@ -28,8 +28,7 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.image import parse_image
 from task.model import Application, File, Found, Place, Snapshot
-from task.output.report_json import as_json
-from task.output.saved_report import report_of
+from task.output.report_json import as_json, report_of
 from task.pipeline.discover import Discovered, discovered
 from task.schemas import load
 

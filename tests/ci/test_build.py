@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from task.ci.build import build_of, created_of, sequence_of
+from task.ci.variables import build_of, created_of, sequence_of
 from task.errors import Malformed, UsageError
 from task.model import Build
 from task.timestamps import of_unix, utc

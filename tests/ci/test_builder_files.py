@@ -7,7 +7,7 @@ import pytest
 import runs
 from support import image_update
 
-from task.ci.builders import LARGEST, read_built
+from task.ci.images import LARGEST, read_built
 from task.errors import UsageError
 
 DIGEST = f"sha256:{'a' * 64}"

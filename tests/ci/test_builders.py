@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.ci.builders import MOST, Built, built, with_built
+from task.ci.images import MOST, Built, built, with_built
 from task.errors import Malformed, UsageError
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")

@@ -7,7 +7,7 @@ import pytest
 from runs import WEB
 from support import image_update
 
-from task.ci.masking import mask
+from task.ci.publish import mask
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n-----END OPENSSH PRIVATE KEY-----\n"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from task.ci.job_pull_request import request_event
+from task.ci.variables import request_event
 from task.errors import UsageError
 
 ACTIONS = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme/web"}

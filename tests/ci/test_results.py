@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reports import WEB, commit, decision, report
 from runner_rules import ATTACKS, dangers
 
-from task.ci.results import LIMIT, NAMES, dotenv, github_output, repositories, results
+from task.ci.publish import LIMIT, NAMES, dotenv, github_output, repositories, results
 from task.model import Image, Problem, Report
 
 PAGE = "https://git.example.com/acme/gitops/pulls/7"

@@ -255,7 +255,7 @@ def test_a_defect_is_1_with_a_traceback_and_results(
     def broken(*_: object) -> int:
         raise error
 
-    monkeypatch.setattr("task.cli.run.update", broken)
+    monkeypatch.setattr("task.cli.update.update", broken)
     stdout = sys.stdout
     assert main(["run", "--dotenv", f"{tmp_path}/env"]) == 1
     sys.stdout = stdout
@@ -269,7 +269,7 @@ def test_too_many_open_files_are_temporary(monkeypatch: pytest.MonkeyPatch, caps
     def spent(*_: object) -> int:
         raise OSError(errno.EMFILE, "too many")
 
-    monkeypatch.setattr("task.cli.run.update", spent)
+    monkeypatch.setattr("task.cli.update.update", spent)
     assert main(["run"]) == 75
     assert "too many open files" in capsys.readouterr().err
 

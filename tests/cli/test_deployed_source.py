@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from task.cli.update import job_of
+from task.cli.job import job_of
 from task.deciding.job import DeployedSource
 from task.errors import UsageError
 from task.settings import DeploymentOptions, EventOptions, OriginOptions, RolloutOptions, Settings

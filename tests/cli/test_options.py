@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ from scripts.typer_options import (
     options_of,
     takes_many,
 )
-from task.cli.app import group
+from task.cli.app import COMMANDS, found_command, group
 from task.cli.command import Command
-from task.cli.command_files import COMMANDS
 from task.errors import UsageError
 from task.option import variable_of
 from task.secret import Secret
@@ -45,7 +43,7 @@ def given_to(command: str, *words: str) -> Mapping[str, Any]:
 
 
 def read(name: str, *words: str) -> Settings:
-    found = getattr(import_module(f"task.cli.{name}"), name)
+    found = found_command(name)
     assert isinstance(found, Command)
     return found.settings(given_to(name, *words))
 

@@ -9,7 +9,7 @@ from support import image_update
 
 from scripts.typer_options import options_of
 from task.cli.app import group
-from task.cli.parameters import HOSTED, adopt, defaults, parameter_of
+from task.cli.call import HOSTED, adopt, defaults, parameter_of
 
 
 def adopted(command: str, environ: Mapping[str, str] = {}, **params: str) -> tuple[dict[str, str], str]:

@@ -16,10 +16,11 @@ from rich.console import Console
 from runs import application, arguments, manifest, repository
 from support import image_update, needs
 
+from task.cli.report import shown
 from task.errors import Malformed
+from task.output.report_json import report_of
 from task.output.report_page import page
-from task.output.report_table import table
-from task.output.saved_report import report_of, shown
+from task.output.report_text import table
 
 EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u202e\x1b[2J"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from task.cli.strange_variables import strange_variables
+from task.cli.call import strange_variables
 from task.settings import SECRETS
 
 

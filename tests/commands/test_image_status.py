@@ -10,12 +10,11 @@ from runs import KUSTOMIZATION
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
-from task.commands.image_status import beginnings, past_builds
-from task.commands.status import Look, status
+from task.commands.status import Look, beginnings, past_builds, status
 from task.deciding.job import Intent, Job, Terms
 from task.image import parse_image
 from task.model import FileVersion, Found, Hold, ImageStatus, Policy, Reading, Status
-from task.output.status_words import facts, rules, state, summary
+from task.output.status_views import facts, rules, state, summary
 
 DIGEST = "sha256:" + "a" * 64
 

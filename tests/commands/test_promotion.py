@@ -13,8 +13,7 @@ from runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
-from task.commands.promotion import SourceVersion, asks_to_promote, check_promotion, pairs_of, wanted
-from task.commands.source_versions import with_promoted
+from task.commands.promotion import SourceVersion, asks_to_promote, check_promotion, pairs_of, wanted, with_promoted
 from task.deciding.job import DeployedSource, Failure, Followed, Intent, Job, Landed, Promotion, Terms
 from task.errors import UsageError
 from task.image import parse_image

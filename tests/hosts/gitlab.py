@@ -11,7 +11,7 @@ from hosts.runners import NOTHING, Given, Refused, fill, values_of
 from hosts.steps import Step, Volume
 from support import ROOT
 
-from task.ci.results import NAMES
+from task.ci.publish import NAMES
 
 COMPONENT = ROOT / "templates" / "image-update.yml"
 PROJECT = "/builds/acme/web"

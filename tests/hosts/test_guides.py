@@ -18,7 +18,7 @@ from support import ROOT, bare_repo, git
 
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options
-from task.ci.results import NAMES
+from task.ci.publish import NAMES
 from task.settings import SECRETS
 
 FOLDERS = ("docs", "tekton", "argo-workflows", "templates")

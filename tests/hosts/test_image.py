@@ -20,7 +20,7 @@ from support import ROOT, needs
 
 from scripts import containers
 from task import __version__
-from task.ci.results import NAMES
+from task.ci.publish import NAMES
 
 # What can be read off
 

@@ -18,7 +18,7 @@ from real_servers import PASSWORD, USER, Nginx, Sshd
 from runs import WEB, application, repository, target
 from support import git, needs, show
 
-from task.ci.results import NAMES
+from task.ci.publish import NAMES
 
 
 class Scene(NamedTuple):

@@ -16,8 +16,8 @@ from support import ROOT
 from scripts import hosts as table
 from scripts.typer_options import options_of
 from task import __version__
-from task.ci.results import NAMES as RESULTS
-from task.cli.parameters import HOSTED, parameter_of
+from task.ci.publish import NAMES as RESULTS
+from task.cli.call import HOSTED, parameter_of
 from task.option import PARAMETER_PREFIX
 
 TASK, STEP_ACTION, TEMPLATE, ACTION = table.TASK, table.STEP_ACTION, table.TEMPLATE, table.ACTION

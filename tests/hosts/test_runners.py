@@ -23,7 +23,7 @@ from runs import KUSTOMIZATION, WEB, application, repository, target
 from support import bare_repo, commit, git, show
 
 from scripts.typer_options import all_options, name_of
-from task.ci.results import NAMES
+from task.ci.publish import NAMES
 
 APPLICATIONS = "applications.json"
 Start = Callable[[Mapping[str, str], str], Step]  # (parameters, the Applications) → the step

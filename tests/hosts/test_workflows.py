@@ -18,8 +18,8 @@ from support import ROOT, missing, needs
 from scripts import hosts as table
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options
-from task.ci.results import NAMES as RESULTS
-from task.cli.parameters import HOSTED
+from task.ci.publish import NAMES as RESULTS
+from task.cli.call import HOSTED
 
 ACTION = ROOT / "action.yml"
 COMPONENT = ROOT / "templates" / "image-update.yml"

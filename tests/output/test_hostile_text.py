@@ -18,18 +18,16 @@ from runner_rules import ATTACKS, dangers
 from task.after import waiting
 from task.annotations.lint import Finding
 from task.argocd.rollouts import RolloutState
-from task.ci.results import repositories
+from task.ci.publish import repositories
 from task.cli import lint
 from task.model import Problem, Report, Verdict, VerdictName
-from task.output.console import console_of
+from task.output.console import console_of, write_stdout
 from task.output.log import LEVELS, Log
+from task.output.markdown import summary
 from task.output.metrics import metrics
 from task.output.report_json import as_json, json_text
 from task.output.report_page import page
-from task.output.report_table import diff_text, table
-from task.output.report_text import plain
-from task.output.stdout import write_stdout
-from task.output.summary import summary
+from task.output.report_text import diff_text, plain, table
 from task.wiring import progress
 
 # What is one of a few words of ours, and decides how the others are shown.

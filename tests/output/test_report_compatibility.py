@@ -9,10 +9,9 @@ from runs import WEB
 
 from task.deciding.job import Job, Terms
 from task.image import parse_image
-from task.output.report_json import as_json
+from task.output.report_json import as_json, report_of
 from task.output.report_page import page
-from task.output.report_table import table
-from task.output.saved_report import report_of
+from task.output.report_text import table
 from task.schemas import load
 
 # What 0.1 promised, and in which lists.

@@ -9,8 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from task.output.console import console_of, plain_console
-from task.output.report_table import diff_text, table
-from task.output.report_text import plain
+from task.output.report_text import diff_text, plain, table
 from task.output.words import headline
 from task.schemas import load
 

@@ -25,9 +25,7 @@ from task.model import (
     Written,
 )
 from task.output.console import console_of, plain_console
-from task.output.status_json import json_text
-from task.output.status_page import page
-from task.output.status_text import plain, table
+from task.output.status_views import json_text, page, plain, table
 from task.schemas import load
 
 NOW = "2026-11-22T12:00:00Z"

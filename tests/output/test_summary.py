@@ -11,8 +11,8 @@ from reports import commit, decision, report
 from runner_rules import ATTACKS, dangers
 
 from task.model import Commit, Decision, Image, Problem, Reading, Report, Verdict, VerdictName, Waited
+from task.output.markdown import summary
 from task.output.report_json import as_json
-from task.output.summary import summary
 
 LONGEST = 60_000
 ON_HOST = f"https://x.example/commit/{'a' * 40}"

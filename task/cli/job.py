@@ -1,0 +1,322 @@
+"""Settings → what one run has to do. Raises `UsageError` for a value that no option can have."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+from task.annotations.application import Narrow
+from task.annotations.subscription import Defaults, Scope
+from task.ci.images import event_images, read_built, with_built
+from task.ci.variables import Origin, build_of, origin_of, request_event
+from task.commands.promotion import check_promotion
+from task.deciding.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
+from task.errors import Malformed, UsageError
+from task.files import read_text
+from task.git.hosts import remote_of
+from task.git.names import rewritten
+from task.model import Hold, Image, Person
+from task.option import variable_of
+from task.output.report_json import BY_HAND
+from task.repository_config.config import seconds_of
+from task.settings import SECRETS, EventOptions, RequestOptions, Settings
+from task.templates.commit_message import KEY as TRAILER_KEY
+from task.templates.commit_message import Trailer, build_trailers, check_template, commit_references
+from task.text import one_line
+from task.urls import without_login
+
+
+def built_images(given: EventOptions) -> tuple[Image, ...]:
+    """Return the images that the options name, and the files of builders."""
+    references, digest = given.image, given.image_digest
+    if given.images_from:
+        references, digest = with_built(references, digest, read_built(given.images_from))
+    return event_images(references, digest, given.tag)
+
+
+def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
+    """Return the pipeline's job. Raises `UsageError` for an impossible value."""
+    asked, named = settings.request, _named_for_requests(settings.request, environ)
+    origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    own = without_login(settings.origin.source_repository or origin.repository)
+    if settings.command in ("scan", "promote"):  # the CI job has built nothing
+        origin, environ = Origin(run=origin.run), {}
+    given, commits = settings.event, settings.commit
+    build = build_of(
+        environ,
+        sequence=given.sequence,
+        source_commit=given.source_commit,
+        source_repository=settings.origin.source_repository,
+        created=given.created,
+    )
+    repository = without_login(settings.origin.source_repository or origin.repository).removesuffix(".git")
+    commit, run = given.source_commit or origin.commit, commits.pipeline_run or without_login(origin.run)
+    page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
+    return Job(
+        command=settings.command,
+        images=images,
+        scope=scope_of(settings),
+        terms=Terms(
+            settings.rules.allow_downgrade,
+            settings.decide.carry_parameters,
+            settings.rules.require_live,
+            build,
+            settings.decide.registry_check,
+            now,
+            through=commits.commit_through,
+            minimum_age=_minimum_age(settings.age.minimum_age),
+        ),
+        wording=Wording(
+            Person(commits.git_author_name, commits.git_author_email),
+            _template(commits.commit_message_template),
+            _trailers(settings, origin),
+            settings.command,
+            # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
+            False if commits.commit_through == "github" else commits.sign_off,
+            push_options=commits.push_option,
+        ),
+        deadline=settings.git.deadline,
+        atomic=commits.atomic,
+        require_update=settings.require.require_update,
+        require_match=settings.require.require_match,
+        only=settings.git.only_repository,
+        dry=settings.dry,
+        intent=_intent(settings, now, environ),
+        aliases=settings.aliases,
+        deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
+        comment=_comment(settings, images, environ) if settings.comment.comment else None,
+        repository_config=settings.decide.repository_config,
+        requests=PullRequestOptions(
+            asked.pull_request_label,
+            asked.pull_request_reviewer,
+            asked.pull_request_assignee,
+            asked.pull_request_draft,
+            asked.auto_merge,
+            named,
+            source=page,
+            run=run,
+        ),
+        promotion=_promotion(settings, own),
+        undo=settings.undo.on_failure == "rollback",
+    )
+
+
+def _minimum_age(text: str) -> int:
+    try:
+        return seconds_of(text) if text else 0
+    except Malformed as error:
+        raise UsageError(f"--minimum-age: {error.message}", hint=error.hint) from None
+
+
+def _named_for_requests(asked: RequestOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the options about pull requests, except `--pull-request`, that the command line has and no variable."""
+    values = {
+        "--pull-request-label": asked.pull_request_label,
+        "--pull-request-reviewer": asked.pull_request_reviewer,
+        "--pull-request-assignee": asked.pull_request_assignee,
+        "--pull-request-draft": asked.pull_request_draft,
+        "--auto-merge": asked.auto_merge,
+    }
+    return tuple(name for name, value in values.items() if value and not environ.get(variable_of(name), "").strip())
+
+
+def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> PlanComment:
+    """Return the pull request for the plan's comment. Plans of other images or Applications have their own comments."""
+    if not settings.dry:
+        raise UsageError("--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run")
+    event, argo, scope = request_event(environ), settings.argo, settings.scope
+    narrowed = (settings.names.application, scope.project, scope.namespace, scope.selector)
+    sources = tuple(without_login(one) for one in settings.sources.applications)
+    plan = (
+        sorted({image.identity for image in images}),
+        sources,
+        argo.argocd_server or environ.get("ARGOCD_SERVER", ""),
+        argo.kube_context,
+        narrowed,
+    )
+    return PlanComment(event.repository, event.number, sha256(json.dumps(plan).encode()).hexdigest())
+
+
+def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping[str, str]) -> DeployedSource | None:
+    """Return what was built, if its deployments are to be shown. Raises `UsageError` if that is not known.
+
+    The commit of what is promoted is known later. The branch is the CI job's, if that job built the commit.
+    """
+    if settings.dry or not settings.deployments.deployments:
+        return None
+    for name, option, value, variables in (
+        ("repository", "--source-repository", repository, "GITHUB_REPOSITORY, CI_PROJECT_URL"),
+        ("commit", "--source-commit", commit, "GITHUB_SHA, CI_COMMIT_SHA"),
+    ):
+        if not value and (name, settings.command) != ("commit", "promote"):
+            hint = f"give {option}; without it, the CI system's variables tell ({variables} and others)"
+            raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
+    if not (_is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))):
+        hint = "write it as https://host/owner/repository: it is the repository of the source code"
+        message = f"--source-repository: no deployment is shown for {repository!r}: it is not an https or ssh URL"
+        raise UsageError(message, hint=hint)
+    of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
+    ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
+    is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
+    return DeployedSource(repository, commit, ref, is_tag, settings.rollout.wait)
+
+
+def _is_remote(url: str) -> bool:
+    try:
+        remote_of(url)
+    except Malformed:
+        return False
+    return True
+
+
+def scope_of(settings: Settings) -> Scope:
+    """Return which Applications are considered, and the defaults for settings without an annotation."""
+    given, names = settings.scope, settings.names.application
+    apps = settings.held.app or settings.status.app
+    return Scope(
+        given.annotation_prefix,
+        Narrow(apps or names, given.namespace, given.project, given.selector, within=names if apps else ()),
+        Defaults(settings.sources.argocd_namespace, given.strategy, settings.pin_digest, settings.forge.pull_request),
+    )
+
+
+def _promotion(settings: Settings, repository: str) -> Promotion | None:
+    """Return who gets what runs where. `repository` is that of the CI job, or the one that is named."""
+    if settings.command != "promote":
+        return None
+    given = settings.promote
+    found = Promotion(
+        given.promote_from,
+        given.promote_to,
+        given.from_selector,
+        given.to_selector,
+        settings.aliases,
+        given.healthy,
+        repository,
+    )
+    check_promotion(found)
+    return found
+
+
+def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
+    """Return what a person wants to hold, release or roll back, or None for an event."""
+    given, back, hold, to = settings.hold, settings.rollback, None, ""
+    if settings.command not in BY_HAND:
+        return None
+    for name in SECRETS:
+        # A CI system puts the value of a variable into what a person types: GitLab does that for $NAME.
+        if (value := environ.get(name, "").strip()) and value in f"{given.reason} {given.by}":
+            hint = f"write it without the value of {name}: everybody who sees the commit would see it"
+            raise UsageError("--reason and --by must not have a secret in them", hint=hint)
+    if settings.command == "hold" or (settings.command == "rollback" and back.hold):
+        try:
+            until = until_of(given.until, now)
+        except Malformed as error:
+            raise UsageError(f"--until: {error.message}", hint=error.hint) from None
+        hold = Hold(words_of(given.reason), words_of(given.by or actor_of(environ)), now, until)
+    if settings.command == "rollback":
+        try:
+            to = destination_of(back.to)
+        except Malformed as error:
+            raise UsageError(f"--to: {error.message}", hint=error.hint) from None
+    return Intent(settings.command, hold, not settings.aliases, to, settings.release.discard, back.unknown_tag)
+
+
+def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
+    """Return what is known about the build. The CI system's facts count only for its own commit."""
+    git, given = settings.commit, settings.event.source_commit
+    for key, _ in git.trailer:
+        if not TRAILER_KEY.fullmatch(key):
+            raise UsageError(
+                f"--trailer: {key!r} is not a key", hint="use letters, digits and dashes only: Ticket=ABC-1"
+            )
+    if given and given != origin.commit.lower():
+        origin = Origin(run=origin.run)
+    commit = given or origin.commit
+    repository = settings.origin.source_repository or without_login(origin.repository)
+    references = commit_references(commit, repository, origin.author, origin.date, origin.message)
+    run = git.pipeline_run or without_login(origin.run)
+    return build_trailers(commit, run, git.trailer, references)
+
+
+def _template(path: str) -> str | None:
+    if not path:
+        return None
+    try:
+        text = read_text(path)
+        check_template(text)
+    except OSError as error:
+        raise UsageError(
+            f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+        ) from None
+    except (Malformed, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"--commit-message-template: {error}", hint="write a Go text/template, as Image Updater takes it"
+        ) from None
+    return text
+
+
+DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
+SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+BACK = re.compile(r"[1-9][0-9]{0,3}-back")
+_LIKE_BACK = re.compile(r"[0-9]+-back")  # 0-back is more likely a mistake than a tag
+# Who started the pipeline, as the CI systems document it. The first variable that is set wins.
+ACTORS = (
+    "GITHUB_ACTOR",
+    "GITLAB_USER_LOGIN",
+    "BUILD_USER_ID",  # Jenkins, with the build user vars plugin
+    "BITBUCKET_STEP_TRIGGERER_UUID",
+    "BUILD_REQUESTEDFOR",  # Azure Pipelines
+    "CIRCLE_USERNAME",
+    "BUILDKITE_BUILD_CREATOR",
+    "DRONE_BUILD_TRIGGER",
+)
+LONGEST = 500  # characters of a reason or a name
+
+
+def until_of(text: str, now: str) -> str:
+    """Return the end of a hold as RFC 3339 in UTC. `text` is a time, a date (from its start) or a duration from `now`.
+
+    Raises `Malformed` for anything else, and for a time in the past.
+    """
+    if not text:
+        return ""
+    start = datetime.fromisoformat(now)
+    try:
+        if found := DURATION.fullmatch(text):
+            end = start + timedelta(seconds=int(found[1]) * SECONDS[found[2]])
+        else:
+            read = datetime.fromisoformat(text)
+            end = read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    except (ValueError, OverflowError):
+        hint = "write 2026-12-24, 2026-12-24T08:00:00Z, or 90m, 12h, 3d, 2w"
+        raise Malformed(f"{text!r} is not a time", hint) from None
+    if end <= start:
+        raise Malformed(f"{text!r} has already passed", "name a time in the future")
+    return end.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def destination_of(text: str) -> str:
+    """Return what to go back to. Raises `Malformed` unless it is a tag, a digest, `previous` or `N-back`."""
+    tag, at, digest = text.partition("@")
+    if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
+        return text
+    if not _LIKE_BACK.fullmatch(text) and TAG.fullmatch(tag) and (not at or DIGEST.fullmatch(digest)):
+        return text
+    raise Malformed(f"{text!r} is not a version to go back to", "write a tag, tag@sha256:…, previous, or 3-back")
+
+
+def actor_of(environ: Mapping[str, str]) -> str:
+    """Return who started the pipeline, from the CI system's variables, or "" outside of one."""
+    return next((name for key in ACTORS if (name := environ.get(key, "").strip())), "")[:LONGEST]
+
+
+def words_of(text: str) -> str:
+    """Return a reason or a name on one line, without characters that control a terminal or a log."""
+    return one_line(text)[:LONGEST]

@@ -1,0 +1,328 @@
+"""What people and programs read of the result of `status`: JSON (docs/status.md), text, a table, and a page.
+
+The words are the same in the text, the table and the page. Errors and warnings are in the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from task.model import Image, ImageStatus, PastBuild, Policy, Status, Verdict
+from task.output.report_json import constraint_of, problem_as_json
+from task.output.report_page import render
+from task.output.words import NOT_READ, VERDICTS
+from task.policy.builds import hold_text, version_of
+from task.policy.judge import objection
+from task.policy.strategies import rules_of
+from task.text import counted, exact_json, printable, without_logins
+from task.timestamps import readable
+from task.urls import without_login
+
+SCHEMA = "image-update/status/v1"
+
+
+def as_json(status: Status) -> dict[str, Any]:
+    """Return the status as plain data. Absent values are None, never left out."""
+    return {
+        "schema": SCHEMA,
+        "at": status.at or None,
+        "images": [_image(one) for one in status.images],
+        "errors": [problem_as_json(problem) for problem in status.problems],
+    }
+
+
+def json_text(status: Status) -> str:
+    """Return the status as one JSON text with a final newline."""
+    return exact_json(json.dumps(as_json(status), indent=2, ensure_ascii=False)) + "\n"
+
+
+def _image(one: ImageStatus) -> dict[str, Any]:
+    sub, hold, request, would = one.subscription, one.hold, one.request, one.would
+    live = one.kind == "live"  # then nothing is in Git
+    return {
+        "application": sub.application.key,
+        "alias": sub.entry.alias or None,
+        "image": sub.entry.image.name,
+        "strategy": sub.policy.strategy,
+        "constraint": constraint_of(sub),
+        "repository": None if live else without_login(sub.repo) or None,
+        "branch": None if live else one.branch or None,
+        "file": one.in_git.file or None,
+        "current": _version(one.in_git.tag, one.in_git.digest),
+        "live": [_version(image.tag, image.digest) for image in one.live],
+        "newest": one.newest and _version(one.newest.tag, one.newest.digest),
+        "too_young_until": one.too_young_until or None,
+        "hold": hold
+        and {
+            "reason": without_logins(hold.reason),
+            "by": hold.by.rstrip(",") or None,  # that of a freeze ends with a comma, for sentences
+            "at": hold.at or None,
+            "until": hold.until or None,
+            "scope": one.scope,
+        },
+        "deferred": one.deferred and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None},
+        "pull_request": request
+        and {
+            "url": request.url or None,
+            "number": int(request.number) if request.number.isdecimal() else None,
+            "head": request.head,
+            "tag": request.tag or None,
+        },
+        "builds": [
+            {
+                **_version(build.tag, build.digest),
+                "commit": build.commit,
+                "at": build.at or None,
+                "by": build.by or None,
+                "pipeline_run": build.pipeline_run or None,
+                "proof": build.proof or None,
+                "url": build.url or None,
+            }
+            for build in one.builds
+        ],
+        "would": would and {"verdict": would.verdict, "rule": would.rule, "because": without_logins(would.because)},
+    }
+
+
+def _version(tag: str, digest: str) -> dict[str, str | None]:
+    return {"tag": tag or None, "digest": digest or None}
+
+
+# The fact that says most about each state, in the order in which people need them.
+STATES = {
+    "held": "hold", "waiting": "waits", "proposed": "request", "behind": "newest", "differs": "runs",
+    "unknown": "newest", "ok": "would be",
+}  # fmt: skip
+_WOULD_BE = VERDICTS | {"update": "updated", "error": "an error"}
+SCOPES = {"application": " (all images of the Application)", "image": " (this image)", "freeze": ""}
+DIGEST = 19  # characters of a digest that distinguish it from others
+
+
+def state(one: ImageStatus) -> str:
+    """Return the one word that says most about an image: one of `STATES`."""
+    now = version_of(one.in_git)
+    if one.hold:
+        return "held"
+    if one.deferred:
+        return "waiting"
+    if one.request:
+        return "proposed"
+    if not one.read:
+        return "unknown"
+    if one.newest and not _same(one, one.newest) and not _older(one, one.newest.tag):
+        return "behind"
+    if now and one.live and not any(_same(one, image) for image in one.live):
+        return "differs"
+    return "unknown" if one.unanswered else "ok"
+
+
+def ordered(status: Status) -> list[ImageStatus]:
+    """Return the images: those first that somebody may have to look at, then by Application and alias."""
+    states = list(STATES)
+    return sorted(status.images, key=lambda one: states.index(state(one)))
+
+
+def note(one: ImageStatus) -> str:
+    """Return in a few words why an image is in its state, and what would become of a build."""
+    label = STATES[state(one)]
+    told = [text for found, text in facts(one) if found in (label, "would be")]
+    return "; ".join(f"{label} {text}" if label in ("newest", "runs") else text for text in told)
+
+
+def name(one: ImageStatus) -> str:
+    """Return `alias=image`."""
+    entry = one.subscription.entry
+    return f"{entry.alias}={entry.image.name}" if entry.alias else entry.image.name
+
+
+def says(one: ImageStatus) -> str:
+    """Return the version in Git, in a short form."""
+    if not one.read:
+        return NOT_READ
+    return _short(one.in_git.tag, one.in_git.digest) or "(none)"
+
+
+def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
+    """Yield what is known about an image: a label, and a sentence for it. Several facts may have the same label."""
+    sub = one.subscription
+    yield "tracks", rules(one)
+    if one.kind == "live":
+        yield "Argo CD", f"{says(one)} in the live Application"
+    else:
+        place = f" in {one.in_git.file}" if one.in_git.file else ""
+        branch = f" on {one.branch}" if one.branch else ""
+        yield "Git", f"{says(one)}{place}{branch} of {without_login(sub.repo)}"
+    if one.live:
+        yield "runs", ", ".join(dict.fromkeys(_short(image.tag, image.digest) for image in one.live))
+    if one.newest:
+        yield "newest", _short(one.newest.tag, one.newest.digest)
+    elif one.unanswered:
+        yield "newest", "unknown: the registry did not say"
+    if one.too_young_until:
+        yield "too young", f"a newer tag, until {one.too_young_until}"
+    if one.hold:
+        held = without_logins(hold_text(one.hold)).removeprefix("held").lstrip(": ")
+        yield "hold", f"{held}{SCOPES[one.scope]}"
+    if one.deferred:
+        since = f", since {readable(one.deferred_at)}" if one.deferred_at else ""
+        yield "waits", f"{_short(one.deferred.tag, one.deferred.digest)}{since}"
+    if one.request:
+        where = f"in {one.request.url}" if one.request.url else f"on the branch {one.request.head}"
+        yield "request", f"{one.request.tag} {where}"
+    if one.would:
+        yield "would be", _verdict(one.would)
+    for number, build in enumerate(one.builds):
+        yield "" if number else "builds", build_line(build)
+
+
+def _verdict(would: Verdict) -> str:
+    """Return `updated: admitted: …`, without repeating a word."""
+    word, because = _WOULD_BE[would.verdict], without_logins(would.because)
+    if would.rule != word:
+        return f"{word}: {would.rule}: {because}"
+    return because if because.startswith(word) else f"{word}: {because}"
+
+
+def rules(one: ImageStatus) -> str:
+    """Return the rules by which an entry accepts tags."""
+    sub, policy = one.subscription, one.subscription.policy
+    words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
+    words += [f"allow-tags {policy.allow}"] if policy.allow is not None else []
+    words += [f"ignore-tags {', '.join(policy.ignore)}"] if policy.ignore else []
+    words += [f"tag-order {policy.tag_order}"] if policy.tag_order else []
+    words += [f"platforms {', '.join(policy.platforms)}"] if policy.platforms else []
+    words += _ways(policy, one)
+    return "; ".join(words)
+
+
+def _ways(policy: Policy, one: ImageStatus) -> list[str]:
+    sub = one.subscription
+    return [
+        *(["pin-digest"] if policy.pin_digest else []),
+        *(["by pull request"] if sub.pull_request else []),
+        *([f"to the branch {sub.head_template}"] if sub.head_template else []),
+    ]
+
+
+def build_line(build: PastBuild) -> str:
+    """Return one build as one line."""
+    by = f"by {build.by}" if build.by else ""
+    words = (_short(build.tag, build.digest), build.at, build.commit[:12], by, build.pipeline_run)
+    return "  ".join(filter(None, words))
+
+
+def summary(status: Status) -> str:
+    """Return the number of images in each state, and the numbers of errors and warnings."""
+    apps = {one.subscription.application.key for one in status.images}
+    states = Counter(state(one) for one in status.images)
+    words = [f"{states[one]} {one}" for one in STATES if states[one]]
+    severities = Counter(problem.severity for problem in status.problems)
+    words += [counted(severities["error"], "error")] if severities["error"] else []
+    words += [counted(severities["warning"], "warning")] if severities["warning"] else []
+    many = f"{counted(len(status.images), 'image')} of {counted(len(apps), 'Application')}"
+    at = f", as of {status.at}" if status.at else ""
+    return f"{many}{': ' if words else ''}{', '.join(words)}{at}"
+
+
+def _older(one: ImageStatus, tag: str) -> bool:
+    """Tell whether a tag is older than the one in Git. If the rules do not admit the one in Git, no tag is."""
+    now, policy = one.in_git.tag, one.subscription.policy
+    return bool(now) and objection(now, policy) is None and bool(rules_of(policy).older(tag, now))
+
+
+def _same(one: ImageStatus, image: Image) -> bool:
+    """Tell whether an image is the one in Git, as far as both are known."""
+    now = one.in_git
+    if now.digest and image.digest:
+        return now.digest == image.digest
+    return now.tag == image.tag or (not now.tag and bool(now.digest)) or not image.tag
+
+
+def _short(tag: str, digest: str) -> str:
+    short = f"{digest[:DIGEST]}…" if len(digest) > DIGEST else digest
+    return f"{tag}@{short}" if tag and digest else tag or short
+
+
+MARKS = {"held": "~", "waiting": "~", "proposed": ">", "behind": "<", "differs": "-", "unknown": "?", "ok": "="}
+SYMBOLS = {**MARKS, "held": "◷", "waiting": "◷", "proposed": "↗", "behind": "↓", "differs": "≠", "ok": "✓"}
+STYLES = {
+    "held": "cyan", "waiting": "cyan", "proposed": "magenta", "behind": "yellow", "differs": "yellow",
+    "unknown": "yellow", "ok": "dim",
+}  # fmt: skip
+
+
+def plain(status: Status, *, brief: bool = False) -> str:
+    """Return the status as plain text: one line for each image and, unless it is to be brief, its facts below."""
+    lines: list[str] = []
+    for one in ordered(status):
+        lines.append(f"{state(one):8}  {'  '.join(filter(None, _words(one, brief=brief)))}")
+        lines += () if brief else [f"      {label:8} {text}" for label, text in facts(one)]
+    return "\n".join(map(printable, [*lines, summary(status)])) + "\n"
+
+
+def table(status: Status, console: Console, *, brief: bool = False) -> str:
+    """Return the status for a console, as `plain`. No line is wider than the console."""
+    symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
+    parts: list[RenderableType] = []
+    rows = [
+        (Text(f"{symbols[state(one)]} {state(one):8}", STYLES[state(one)]), *map(_cell, _words(one, brief=brief)))
+        for one in ordered(status)
+    ]
+    if brief:
+        parts.append(_grid(rows))
+    for one, row in () if brief else zip(ordered(status), rows, strict=True):
+        known = [(Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(one)]
+        parts += [Text("  ").join(row), Padding(_grid(known), (0, 0, 0, 6))]
+    with console.capture() as shown:
+        console.print(Group(*parts, Text(summary(status), "bold")))
+    return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())  # rich fills cells with blanks
+
+
+def _words(one: ImageStatus, *, brief: bool) -> tuple[str, str, str, str]:
+    return one.subscription.application.key, name(one), says(one), note(one) if brief else ""
+
+
+def _cell(text: str) -> Text:
+    return Text(printable(text))
+
+
+def _grid(rows: Sequence[tuple[Text, ...]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for _ in rows[0] if rows else ():
+        grid.add_column(overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+PAGE_MARKS = {
+    "held": "defer", "waiting": "defer", "proposed": "update",
+    "behind": "warning", "differs": "warning", "unknown": "warning",
+}  # fmt: skip
+
+
+def page(status: Status) -> str:
+    """Return the page of a status."""
+    return render(
+        "status.html.j2",
+        status=status,
+        title=summary(replace(status, at="")),
+        images=ordered(status),
+        problems=list(map(problem_as_json, status.problems)),
+        commits=lambda one: {build.commit[:12]: build.url for build in one.builds},
+        facts=facts,
+        name=name,
+        note=note,
+        says=says,
+        state=state,
+        marks=PAGE_MARKS,
+    )
