@@ -1,4 +1,7 @@
-"""Reads plain data from outside: manifests, answers, configs. A value of another type than expected counts as empty."""
+"""Reads plain data from outside: manifests, answers, configs. A value of another type than expected counts as empty.
+
+Each function follows keys into nested mappings first: `text(item, "metadata", "name")`.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,31 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def mapping(value: object) -> Mapping[str, Any]:
+def value_at(value: object, *keys: str) -> Any:
+    """Return the value at these keys, or None."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def mapping(value: object, *keys: str) -> Mapping[str, Any]:
     """Return a mapping, or an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
+    found = value_at(value, *keys)
+    return found if isinstance(found, dict) else {}
 
 
-def mappings(value: object) -> list[Mapping[str, Any]]:
+def mappings(value: object, *keys: str) -> list[Mapping[str, Any]]:
     """Return the mappings in a list, without its other elements."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [one for one in elements(value, *keys) if isinstance(one, dict)]
 
 
-def elements(value: object) -> list[Any]:
+def elements(value: object, *keys: str) -> list[Any]:
     """Return a list, or an empty one for anything else."""
-    return value if isinstance(value, list) else []
+    found = value_at(value, *keys)
+    return found if isinstance(found, list) else []
 
 
-def text(value: object) -> str:
+def text(value: object, *keys: str) -> str:
     """Return a text, or "" for anything else."""
-    return value if isinstance(value, str) else ""
+    found = value_at(value, *keys)
+    return found if isinstance(found, str) else ""

@@ -12,7 +12,6 @@ from typing import Any
 
 from task.argocd.owners import set_of
 from task.argocd.rollout import Rollout, revisions_of
-from task.argocd.rollout_causes import mapping, text
 from task.deciding.job import Landed
 from task.deciding.target import resolve, target_of, target_places
 from task.editors import EDITORS
@@ -21,6 +20,7 @@ from task.errors import TaskError
 from task.image import live_image
 from task.landing.ports import Repository
 from task.model import Decision, Image, Reading, Subscription
+from task.plain_data import elements, mapping, text
 from task.text import and_more
 from task.threads import once
 
@@ -116,7 +116,7 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
                 f"ApplicationSet {set_of(item)}" if set_of(item) else "the owner of the Application, such as a parent"
             )
             because = f"the live Application no longer has {one.candidate.reference}: {owner} took the patch back"
-            compared = text(mapping(item, "status"), "reconciledAt")
+            compared = text(item, "status", "reconciledAt")
             return Rollout("failed", because, _KEEP, sure=False, compared=compared)
     return None
 
@@ -155,15 +155,14 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
     """
     if found.state != "synced-and-healthy":
         return found
-    running = mapping(mapping(item, "status"), "summary").get("images")
-    live = [image for one in (running if isinstance(running, list) else ()) if (image := live_image(str(one)))]
+    live = [image for one in elements(item, "status", "summary", "images") if (image := live_image(str(one)))]
     warnings = []
     for one in expected:
         others = [image for image in live if image.identity in (one.image.identity, one.replaced)]
         wanted = replace(one.image, digest=one.image.digest or one.digest)
         if any(same(wanted, image) for image in others):
             continue
-        if one.revision not in revisions_of(mapping(mapping(item, "status"), "sync")):
+        if one.revision not in revisions_of(mapping(item, "status", "sync")):
             now = one.now(item)
             if now is not None and (now.tag, now.digest) != (one.image.tag, one.image.digest):
                 warnings.append(f"{one.image.name} was set to {now.version} meanwhile, no longer {one.image.version}")

@@ -14,7 +14,7 @@ from task.after.follow_up import not_undone
 from task.after.waiting import Descends, all_of, holding, judge_of, told, watch
 from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
-from task.argocd.rollouts import Awaited, Judge, RolloutApi, RolloutState, refresh
+from task.argocd.rollouts import Awaited, Judge, RolloutApi, RolloutState, bare, refresh
 from task.deciding.job import Failure, Followed, Landed, Recovery, RolloutEnd, change_of
 from task.errors import Exit, RolloutError, TaskError, UnreachableError
 from task.kubernetes.client import APPLICATIONS, Kubernetes
@@ -116,7 +116,7 @@ class Follow:
         for row in rows:
             key = row.application
             if failed := errors.get(key):
-                found.append(Recovery(key, "unknown", failed.message.removeprefix(f"{key}: "), waits[key]))
+                found.append(Recovery(key, "unknown", bare(failed, key), waits[key]))
             elif row.state == "synced-and-healthy":
                 found.append(Recovery(key, "healthy", row.warning))
             elif row.state in ("timed-out", "paused"):
@@ -226,7 +226,7 @@ class Follow:
         for row in rows:
             key = row.application
             if error := errors.get(key):
-                message = error.message.removeprefix(f"{key}: ")
+                message = bare(error, key)
                 self._problems.append(
                     Problem(application=key, rule=error.rule, message=message, hint=error.hint, exit=int(error.exit))
                 )
@@ -257,14 +257,14 @@ class Follow:
         """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
         if not one.commit:
             patched = judge_of(lambda _any: True, spec=True)
-            return lambda item, *seen: reverted(one.decisions, item) or patched(item, *seen)
+            return lambda item, since, details: reverted(one.decisions, item) or patched(item, since, details)
         sub = one.decisions[0].subscription
         return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
 
 
 def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
     """Accept a rollout only if these images run, too."""
-    return lambda item, *seen: expecting(judge(item, *seen), item, images)
+    return lambda item, since, details: expecting(judge(item, since, details), item, images)
 
 
 def _by_application(landed: Sequence[Landed]) -> list[list[Landed]]:

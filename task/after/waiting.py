@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from task import shutdown
-from task.argocd.rollout import ROLLED_OUT, Rollout, Wanted, judge
+from task.argocd.rollout import ROLLED_OUT, Details, Rollout, Wanted, judge
 from task.argocd.rollouts import Awaited, Judge, Pace, RolloutApi, Rollouts, RolloutState, Sight
 from task.errors import PRECEDENCE, RolloutError, TaskError
 from task.git.ancestry import Lineage
@@ -77,7 +77,7 @@ def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool
     def ours(other: str) -> bool:
         return same(repository, other)
 
-    return lambda item, since, *seen: judge(item, Wanted(accepts, since, ours, spec), *seen)
+    return lambda item, since, details: judge(item, Wanted(accepts, since, ours, spec), details)
 
 
 def same(repository: str, other: str) -> bool:
@@ -87,8 +87,8 @@ def same(repository: str, other: str) -> bool:
 
 def repositories(item: Mapping[str, Any]) -> list[str]:
     """Return the repositories of the Application's sources."""
-    spec = mapping(item.get("spec"))
-    several = (*mappings(spec.get("sources")), mapping(spec.get("source")))
+    spec = mapping(item, "spec")
+    several = (*mappings(spec, "sources"), mapping(spec, "source"))
     return [str(one["repoURL"]) for one in several if one.get("repoURL")]
 
 
@@ -137,8 +137,8 @@ def all_of(judges: Sequence[Judge]) -> Judge:
     if len(judges) == 1:
         return judges[0]
 
-    def judged(*seen: Any) -> Rollout:
-        found = [judge(*seen) for judge in judges]
+    def judged(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
+        found = [judge(item, since, details) for judge in judges]
         return max(found, key=lambda one: (one.state not in ROLLED_OUT, not one.sure, one.state == "paused"))
 
     return judged

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from task.argocd.connection import Connection, connection
-from task.argocd.rollout_causes import crashing, mapping, text
+from task.argocd.rollout_causes import crashing
 from task.errors import (
     AbsentError,
     Malformed,
@@ -28,6 +28,7 @@ from task.errors import (
 from task.files import check_file, read_text
 from task.http import Http, Limits, NoAnswerError, Response
 from task.kubernetes.application_store import trouble
+from task.plain_data import mapping, text
 from task.text import blanked, both_ends
 from task.urls import origin, path_part, web_page
 

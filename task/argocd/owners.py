@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from task.argocd.rollout_causes import mapping, said, text
-from task.plain_data import elements, mappings
+from task.argocd.rollout_causes import said
+from task.plain_data import elements, mapping, mappings, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ID = 16  # hexadecimal digits at the end of a fingerprint
@@ -16,7 +16,7 @@ _ID = 16  # hexadecimal digits at the end of a fingerprint
 
 def set_of(item: Mapping[str, Any]) -> str:
     """Return the name of the ApplicationSet that owns the Application, or "". Both are in the same namespace."""
-    owners = mappings(mapping(item, "metadata").get("ownerReferences"))
+    owners = mappings(item, "metadata", "ownerReferences")
     return next((text(one, "name") for one in owners if text(one, "kind") == "ApplicationSet"), "")
 
 
@@ -26,9 +26,9 @@ def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None
     `namespace` is the control plane's. Elsewhere, an instance is called `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
-    instance, _, rest = text(mapping(metadata, "annotations"), "argocd.argoproj.io/tracking-id").partition(":")
+    instance, _, rest = text(metadata, "annotations", "argocd.argoproj.io/tracking-id").partition(":")
     if not rest.startswith("argoproj.io/Application:"):
-        instance = text(mapping(metadata, "labels"), "app.kubernetes.io/instance")
+        instance = text(metadata, "labels", "app.kubernetes.io/instance")
     elsewhere, _, name = instance.rpartition("_")
     if not name or (elsewhere or namespace, name) == (text(metadata, "namespace"), text(metadata, "name")):
         return None
@@ -40,10 +40,10 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 
     Such an ApplicationSet turns auto-sync off in its Applications, and syncs them itself, one step after the other.
     """
-    if text(mapping(mapping(owner, "spec"), "strategy"), "type") != "RollingSync":
+    if text(owner, "spec", "strategy", "type") != "RollingSync":
         return ""
-    name = text(mapping(item, "metadata"), "name")
-    states = mappings(mapping(owner, "status").get("applicationStatus"))
+    name = text(item, "metadata", "name")
+    states = mappings(owner, "status", "applicationStatus")
     state = next((one for one in states if text(one, "application") == name), {})
     words = ("step", text(state, "step")), ("status", text(state, "status"))
     known = [f"{word} {value}" for word, value in words if value]
@@ -56,16 +56,16 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
     """Tell whether an ApplicationSet writes this field of its Application again: `spec.source.helm.parameters`."""
     spec = mapping(owner, "spec")
-    if text(mapping(spec, "syncPolicy"), "applicationsSync") in ("create-only", "create-delete"):
+    if text(spec, "syncPolicy", "applicationsSync") in ("create-only", "create-delete"):
         return False
-    ignored = mappings(spec.get("ignoreApplicationDifferences"))
+    ignored = mappings(spec, "ignoreApplicationDifferences")
     return bool(spec) and not _ignores((one for one in ignored if text(one, "name") in ("", name)), field)
 
 
 def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field: str) -> bool:
     """Tell whether a parent (app of apps) heals this field: what is in Git counts, and no rule leaves it alone."""
     spec, metadata = mapping(parent, "spec"), mapping(item, "metadata")
-    automated = mapping(mapping(spec, "syncPolicy"), "automated")
+    automated = mapping(spec, "syncPolicy", "automated")
     if automated.get("selfHeal") is not True or automated.get("enabled") is False:
         return False
     wanted = {
@@ -74,7 +74,7 @@ def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field:
         "name": metadata["name"],
         "namespace": metadata["namespace"],
     }
-    rules = mappings(spec.get("ignoreDifferences"))
+    rules = mappings(spec, "ignoreDifferences")
     ignored = (one for one in rules if all(text(one, key) in ("", "*", value) for key, value in wanted.items()))
     return not _ignores(ignored, field) and _applied(item, field)
 
@@ -83,12 +83,12 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
     """Tell whether one of the rules may leave the field alone. What a jq expression selects is not computed."""
     pointer = f"/{field.replace('.', '/')}/"
     for one in rules:
-        pointers = [f"{path.rstrip('/')}/" for path in elements(one.get("jsonPointers")) if isinstance(path, str)]
+        pointers = [f"{path.rstrip('/')}/" for path in elements(one, "jsonPointers") if isinstance(path, str)]
         if one.get("managedFieldsManagers") or any(
             pointer.startswith(each) or each.startswith(pointer) for each in pointers
         ):
             return True
-        if any("source" in str(path) or str(path) == ".spec" for path in elements(one.get("jqPathExpressions"))):
+        if any("source" in str(path) or str(path) == ".spec" for path in elements(one, "jqPathExpressions")):
             return True
     return False
 
@@ -96,7 +96,7 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
 def _applied(item: Mapping[str, Any], field: str) -> bool:
     """Tell whether the manifest in Git has the field. If not, Argo CD sees no difference there, and heals nothing."""
     try:
-        value: Any = json.loads(text(mapping(mapping(item, "metadata"), "annotations"), LAST_APPLIED))
+        value: Any = json.loads(text(mapping(item, "metadata", "annotations"), LAST_APPLIED))
     except (ValueError, RecursionError):
         return True  # it was applied in another way
     for part in field.split("."):
@@ -116,8 +116,8 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
     """
     spec = mapping(project, "spec")
     if spec.get("sourceIntegrity") is None:
-        return _ids([one.get("keyID") for one in mappings(spec.get("signatureKeys"))])
-    for policy in mappings(mapping(mapping(spec, "sourceIntegrity"), "git").get("policies")):
+        return _ids([one.get("keyID") for one in mappings(spec, "signatureKeys")])
+    for policy in mappings(spec, "sourceIntegrity", "git", "policies"):
         repos = policy.get("repos")
         globs = [text(one, "url") if isinstance(one, dict) else one for one in repos] if isinstance(repos, list) else []
         if _matches([one for one in globs if isinstance(one, str)], repo):

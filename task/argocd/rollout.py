@@ -10,26 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from task.argocd.owners import set_of, step_of
-from task.argocd.rollout_causes import (
-    NOTHING,
-    conditions,
-    failures,
-    listed,
-    mapping,
-    pulling,
-    said,
-    sick_pods,
-    text,
-    unwell,
-)
-from task.plain_data import mappings
+from task.argocd.rollout_causes import conditions, failures, listed, pulling, said, sick_pods, unwell
+from task.plain_data import mapping, mappings, text, value_at
+from task.timestamps import epoch_seconds
 
-__all__ = ["ROLLED_OUT", "Rollout", "State", "Wanted", "blocks", "judge", "later"]
 Wants = Literal["", "tree", "windows", "owner"]
+Details = Mapping[Wants, Mapping[str, Any]]  # more about an Application, by what it is
 State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
 ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are no error
 REFRESH = "argocd.argoproj.io/refresh"
@@ -72,7 +61,6 @@ class Rollout:
     stale: bool = False  # a newer comparison is needed: request a refresh
     wants: Wants = ""  # what was not given, and would make the answer more precise
     compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
-    revision: str = ""  # the revision of that comparison
     warning: str = ""  # what a person should know about a rollout that is no failure
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
     pods: str = ""  # what is wrong with pods that were created since then
@@ -109,7 +97,7 @@ def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) ->
     sync, operation = mapping(status, "sync"), mapping(status, "operationState")
     compared = text(status, "reconciledAt")
     result = _result(operation)
-    dry_run = mapping(mapping(operation, "operation"), "sync").get("dryRun") is True
+    dry_run = value_at(operation, "operation", "sync", "dryRun") is True
     return View(
         item,
         status,
@@ -125,21 +113,15 @@ def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) ->
     )
 
 
-def judge(
-    item: Mapping[str, Any],
-    wanted: Wanted,
-    tree: Mapping[str, Any] = NOTHING,
-    windows: Mapping[str, Any] = NOTHING,
-    owner: Mapping[str, Any] = NOTHING,
-) -> Rollout:
-    """Return the state of the rollout. `tree` (resources), `windows` (sync) and `owner` (its ApplicationSet) help.
+def judge(item: Mapping[str, Any], wanted: Wanted, details: Mapping[Wants, Mapping[str, Any]] = {}) -> Rollout:
+    """Return the state of the rollout. The tree (resources), windows (sync) and owner (ApplicationSet) help.
 
     Anything older than the wanted revision never counts, neither as a success nor as a failure.
     """
-    metadata = mapping(item, "metadata")
+    tree, metadata = mapping(details, "tree"), mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
         return Rollout("failed", "the Application is being deleted", "wait for the Application that replaces it")
-    if text(mapping(metadata, "annotations"), SKIP).lower() in ("true", "t", "1"):
+    if text(metadata, "annotations", SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
         return Rollout("needs-sync", "Argo CD is told to skip this Application", hint)
     dry = _hydrated(item, wanted)
@@ -152,15 +134,13 @@ def judge(
         if status == "Synced":
             answer = _synced(view)
         elif status == "OutOfSync":
-            answer = _out_of_sync(view, windows, owner)
+            answer = _out_of_sync(view, mapping(details, "windows"), mapping(details, "owner"))
         else:
             answer = Rollout("progressing", "its sync status is not known yet", stale=True)
-    revision = ", ".join(revisions_of(view.sync))
     pods = sick_pods(tree, text(view.operation, "startedAt")) if view.applied else ()
     return replace(
         answer,
         compared=view.compared,
-        revision=revision,
         begun=view.applied,
         pods=listed(pods) if pods else "",
         hint="; ".join(filter(None, (answer.hint, text(tree, "hint") if answer.wants == "tree" else ""))),
@@ -169,9 +149,9 @@ def judge(
 
 def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
     """With a source hydrator, Argo CD syncs the commit that was made from the wanted (dry) one."""
-    if not mapping(mapping(item, "spec"), "sourceHydrator"):
+    if not mapping(item, "spec", "sourceHydrator"):
         return wanted
-    status = mapping(mapping(item, "status"), "sourceHydrator")
+    status = mapping(item, "status", "sourceHydrator")
     last, now = mapping(status, "lastSuccessfulOperation"), mapping(status, "currentOperation")
     dry, wet = text(last, "drySHA"), text(last, "hydratedSHA")
     if dry and wet and wanted.accepts(dry):
@@ -223,7 +203,7 @@ def _running(view: View) -> Rollout | None:
         state: State = "progressing" if view.at else "waiting"
         what = "a sync of another revision is running"
         return Rollout(state, f"{what}: {said(message)}" if message else what)
-    count, limit = view.operation.get("retryCount"), mapping(mapping(view.operation, "operation"), "retry").get("limit")
+    count, limit = view.operation.get("retryCount"), value_at(view.operation, "operation", "retry", "limit")
     if isinstance(count, int) and count > 0:
         # The phase stays Running until the last attempt has failed. An Application without a `retry` has five more
         # attempts, which take five minutes.
@@ -266,16 +246,16 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
 
 def _looking(view: View) -> bool:
     """Tell whether a requested refresh is not done yet."""
-    return REFRESH in mapping(mapping(view.item, "metadata"), "annotations")
+    return REFRESH in mapping(view.item, "metadata", "annotations")
 
 
 def _synced(view: View) -> Rollout:
     ended = text(view.operation, "finishedAt")
-    changed = text(mapping(view.status, "health"), "lastTransitionTime")  # which does not change `reconciledAt`
+    changed = text(view.status, "health", "lastTransitionTime")  # which does not change `reconciledAt`
     if not (later(view.compared, ended) or later(changed, ended)):
         # The health may still be the old one. These times are in whole seconds.
         return Rollout("progressing", "synced; its health since then is not known yet", stale=True)
-    health = text(mapping(view.status, "health"), "status")
+    health = text(view.status, "health", "status")
     if health == "Healthy":
         # If there was no operation, there was nothing to apply. Another look confirms it.
         applied = view.applied and view.phase == "Succeeded"
@@ -312,7 +292,7 @@ def _unpulled(view: View) -> Rollout | None:
 
 
 def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any]) -> Rollout:
-    automated = mapping(mapping(view.item, "spec"), "syncPolicy").get("automated")
+    automated = value_at(view.item, "spec", "syncPolicy", "automated")
     if not isinstance(automated, dict) or automated.get("enabled") is False:
         if step := step_of(owner, view.item):
             return Rollout(
@@ -323,7 +303,7 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
             hint += f"; if ApplicationSet {unread} has a RollingSync, let the step get applicationsets.argoproj.io"
         wants: Wants = "owner" if unread else ""
         return Rollout("needs-sync", "auto-sync is off: someone must sync it", hint, sure=not unread, wants=wants)
-    resources = [one for one in mappings(view.status.get("resources")) if text(one, "status") == "OutOfSync"]
+    resources = [one for one in mappings(view.status, "resources") if text(one, "status") == "OutOfSync"]
     names = listed([f"{text(one, 'kind')} {text(one, 'name')}" for one in resources])
     if resources and not automated.get("prune") and all(one.get("requiresPruning") is True for one in resources):
         because = f"only what is to be pruned is left, and auto-prune is off: {names}"
@@ -348,15 +328,15 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
 
 def blocks(windows: Mapping[str, Any]) -> bool:
     """Tell whether sync windows forbid auto-sync now (Argo CD: a deny wins; with allows, one must be open)."""
-    active = {text(one, "kind") for one in mappings(windows.get("activeWindows"))}
-    assigned = {text(one, "kind") for one in mappings(windows.get("assignedWindows"))}
+    active = {text(one, "kind") for one in mappings(windows, "activeWindows")}
+    assigned = {text(one, "kind") for one in mappings(windows, "assignedWindows")}
     return "deny" in active or ("allow" in assigned and "allow" not in active)
 
 
 def _result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of an operation that has its revision: the result, or the request if there is no result yet."""
     result = mapping(operation, "syncResult")
-    return result if revisions_of(result) else mapping(mapping(operation, "operation"), "sync")
+    return result if revisions_of(result) else mapping(operation, "operation", "sync")
 
 
 def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
@@ -371,7 +351,7 @@ def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
 def _sources(item: Mapping[str, Any], compared: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (repository, target revision) of each source, from the last comparison, or else from the spec."""
     spec = mapping(item, "spec")
-    several = mappings(compared.get("sources")) or mappings(spec.get("sources"))
+    several = mappings(compared, "sources") or mappings(spec, "sources")
     if several:
         return [(text(one, "repoURL"), text(one, "targetRevision")) for one in several]
     one = mapping(compared, "source") or mapping(spec, "source")
@@ -406,7 +386,6 @@ def later(one: str, other: str) -> bool:
 
 def _moment(moment: str) -> float:
     try:
-        found = datetime.fromisoformat(moment)
+        return epoch_seconds(moment)
     except ValueError:
         return 0.0
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

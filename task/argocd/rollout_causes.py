@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
-from task.plain_data import mappings
+from task.plain_data import mappings, text
 from task.text import and_more, both_ends, one_line, without_logins
 
-NOTHING: Mapping[str, Any] = {}
 LONGEST = 360
 _ADVICE = "Use --debug flag to render out invalid YAML"  # all errors of Helm end with this
 _PULL = re.compile(
@@ -22,7 +22,7 @@ def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
     """Return why an operation failed: Argo CD's own message, then each hook and object, without repetitions."""
     message = _cleaned(text(operation, "message"))
     found = [said(message)] if message else []
-    for one in mappings(mapping(operation, "syncResult").get("resources")):
+    for one in mappings(operation, "syncResult", "resources"):
         if text(one, "status") in ("SyncFailed", "PruneFailed") or text(one, "hookPhase") in ("Failed", "Error"):
             why = _cleaned(text(one, "message"))
             # Argo CD's message may already have the API's reason for a refused object
@@ -37,22 +37,19 @@ def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...
     If none of them has a message, the Application's own health names the object. Since Argo CD 3.0, resources in
     Kubernetes have no health, but Argo CD's API still adds it.
     """
-    resources = [*mappings(status.get("resources")), *mappings(tree.get("nodes"))]
+    resources = [*mappings(status, "resources"), *mappings(tree, "nodes")]
     found: list[str] = []
     objects: set[tuple[str, str]] = set()
-    for states in (("Degraded", "Missing"), ("Progressing", "Suspended")):
-        for wanted in states:
-            for one in resources:
-                health = mapping(one, "health")
-                message = text(health, "message")
-                if text(health, "status") == wanted and (message or wanted in ("Degraded", "Missing")):
-                    if not message and (text(one, "kind"), text(one, "name")) in objects:
-                        continue
-                    objects.add((text(one, "kind"), text(one, "name")))
-                    found.append(said(_named(one, message or wanted.lower())))
+    worst = "Degraded", "Missing"
+    for states in (worst, ("Progressing", "Suspended")):
+        for state, one in product(states, resources):
+            known, message = (text(one, "kind"), text(one, "name")), text(one, "health", "message")
+            if text(one, "health", "status") == state and (message or (state in worst and known not in objects)):
+                objects.add(known)
+                found.append(said(_named(one, message or state.lower())))
         if found:
             break
-    own = text(mapping(status, "health"), "message")
+    own = text(status, "health", "message")
     if cause := _CAUSED.fullmatch(own):
         if (cause["kind"], cause["name"]) not in objects:
             found.append(said(f"caused by {cause['kind']} {cause['where']}"))
@@ -73,40 +70,38 @@ def _cleaned(message: str) -> str:
 
 def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the unhealthy pods younger than `since`, each with the reason."""
-    found = []
-    for node in mappings(tree.get("nodes")):
-        health = mapping(node, "health")
-        young = text(node, "kind") == "Pod" and text(node, "createdAt") >= since
-        if young and text(health, "status") == "Degraded" and (message := text(health, "message")):
-            found.append(said(_named(node, message)))
-    return tuple(found)
+    sick = [(one, text(one, "health", "message")) for one in _pods(tree, since) if _degraded(one)]
+    return tuple(said(_named(one, message)) for one, message in sick if message)
 
 
 def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the nodes of unhealthy pods whose image is no problem, the newest first."""
-    nodes = [one for one in mappings(tree.get("nodes")) if text(one, "kind") == "Pod"]
-    sick = [one for one in nodes if text(mapping(one, "health"), "status") == "Degraded"]
-    sick.sort(key=lambda one: text(one, "createdAt"), reverse=True)
-    return [one for one in sick if not _PULL.search(text(mapping(one, "health"), "message"))]
+    sick = [one for one in _pods(tree) if _degraded(one) and not _PULL.search(text(one, "health", "message"))]
+    return sorted(sick, key=lambda one: text(one, "createdAt"), reverse=True)
 
 
 def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the pods younger than `since` whose image cannot be pulled."""
     found = []
-    for node in mappings(tree.get("nodes")):
-        if text(node, "kind") != "Pod" or (since and text(node, "createdAt") < since):
-            continue
-        info = [text(one, "value") for one in mappings(node.get("info"))]
-        message = text(mapping(node, "health"), "message")
-        reason = next((one for one in (message, *info) if _PULL.search(one)), "")
-        if reason:
-            found.append(said(_named(node, reason)))
+    for pod in _pods(tree, since):
+        words = text(pod, "health", "message"), *(text(one, "value") for one in mappings(pod, "info"))
+        if reason := next((one for one in words if _PULL.search(one)), ""):
+            found.append(said(_named(pod, reason)))
     return tuple(found)
+
+
+def _pods(tree: Mapping[str, Any], since: str = "") -> list[Mapping[str, Any]]:
+    nodes = mappings(tree, "nodes")
+    return [one for one in nodes if text(one, "kind") == "Pod" and text(one, "createdAt") >= since]
+
+
+def _degraded(node: Mapping[str, Any]) -> bool:
+    return text(node, "health", "status") == "Degraded"
 
 
 def conditions(status: Mapping[str, Any], *types: str) -> tuple[str, ...]:
     """Return the messages of the Application's conditions of these types."""
-    found = (one for one in mappings(status.get("conditions")) if text(one, "type") in types)
+    found = (one for one in mappings(status, "conditions") if text(one, "type") in types)
     return tuple(said(text(one, "message")) or text(one, "type") for one in found)
 
 
@@ -125,15 +120,3 @@ def listed(texts: Sequence[str]) -> str:
 def said(message: str) -> str:
     """Return a message as one short printable line without logins. A tool's error is cut at its beginning."""
     return both_ends(one_line(without_logins(message)).removesuffix(_ADVICE).strip(), LONGEST)
-
-
-def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the mapping under a key, or an empty one."""
-    value = raw.get(key)
-    return value if isinstance(value, dict) else NOTHING
-
-
-def text(raw: Mapping[str, Any], key: str) -> str:
-    """Return the text under a key, or ""."""
-    value = raw.get(key)
-    return value if isinstance(value, str) else ""

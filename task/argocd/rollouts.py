@@ -15,15 +15,15 @@ from typing import Any, Protocol
 
 from task import shutdown
 from task.argocd.owners import set_of
-from task.argocd.rollout import Rollout
+from task.argocd.rollout import Details, Rollout, Wants
 from task.errors import AbsentError, SourceDownError, SourceError, TaskError
 from task.http import Limits
+from task.plain_data import text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
 LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # short, because the API is asked again anyway
 _SLOWER = 3  # how much longer to wait for what is slow to pass
-NOTHING: Mapping[str, Any] = {}
 Log = Callable[[str, str], object]
 
 
@@ -49,8 +49,8 @@ class RolloutApi(Protocol):
         """Return the AppProject. Raises `SourceError`."""
 
 
-# (Application, time after which comparisons count, resource tree, sync windows, ApplicationSet) → state of the rollout
-Judge = Callable[[Mapping[str, Any], str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Rollout]
+# (Application, time after which comparisons count, its details) → state of the rollout
+Judge = Callable[[Mapping[str, Any], str, Details], Rollout]
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,17 @@ class Sight:
 class _Watch:
     """What is known about one Application."""
 
-    def __init__(self, awaited: Awaited) -> None:
+    def __init__(self, awaited: Awaited, *, refreshes: bool) -> None:
         self.awaited = awaited
         self.row = RolloutState(awaited.key, "waiting", "Argo CD is asked")
         self.told: tuple[str, str] = ("", "")
-        self.since: str | None = None  # None until the first look
+        # None until the first look; "" if Argo CD compares with Git in its own time
+        self.since: str | None = None if refreshes else ""
         self.refresh_at, self.gap = 0.0, 0.0
-        self.refreshes = True  # False if refreshing is not allowed
+        self.refreshes = refreshes  # False as well if it is not allowed
         self.stale = False
         self.suspected: tuple[Rollout, float] | None = None  # what a later look must confirm, and since when
-        self.details: dict[str, Mapping[str, Any]] = {}
+        self.details: dict[Wants, Mapping[str, Any]] = {}
         self.explain_at = 0.0
         self.project = ""  # known after the first look
         self.refused = 0  # how often in a row the API refused
@@ -144,10 +145,7 @@ class Rollouts:
     ) -> None:
         self._api, self._pace, self._log = api, pace, log
         self._now, self._sleep, self._jitter = now, sleep, jitter
-        self._watches = [_Watch(one) for one in awaited]
-        if not refreshes:  # Argo CD compares with Git in its own time
-            for watch in self._watches:
-                watch.refreshes, watch.since = False, ""
+        self._watches = [_Watch(one, refreshes=refreshes) for one in awaited]
         self._began = now()
 
     @property
@@ -186,9 +184,7 @@ class Rollouts:
             item = self._read(watch)
             due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
             if watch.since is None:  # always true at the first look: earlier comparisons do not count
-                status = item.get("status")
-                compared = status.get("reconciledAt") if isinstance(status, dict) else ""
-                watch.since, due = compared if isinstance(compared, str) else "", True
+                watch.since, due = text(item, "status", "reconciledAt"), True
             if due:
                 self._refresh(watch)
                 item = self._read(watch)
@@ -196,7 +192,7 @@ class Rollouts:
             watch.error, watch.refused = None, 0
         except SourceDownError as error:
             watch.error = error
-            self._show(watch, watch.row.state, f"no answer just now: {_bare(error, watch)}")
+            self._show(watch, watch.row.state, f"no answer just now: {bare(error, watch.awaited.key)}")
         except SourceError as error:
             if watch.project and isinstance(error, AbsentError):
                 watch.error, watch.begun = None, False
@@ -205,7 +201,9 @@ class Rollouts:
                 )
                 return
             watch.refused += 1
-            self._show(watch, "failed" if watch.refused > 1 else watch.row.state, _bare(error, watch), error.hint)
+            self._show(
+                watch, "failed" if watch.refused > 1 else watch.row.state, bare(error, watch.awaited.key), error.hint
+            )
             watch.error = error if watch.refused > 1 else None
 
     def _read(self, watch: _Watch) -> Mapping[str, Any]:
@@ -222,9 +220,7 @@ class Rollouts:
                 raise
             except SourceError:
                 raise absent from None
-        spec = item.get("spec")
-        project = spec.get("project") if isinstance(spec, dict) else ""
-        watch.project = project if isinstance(project, str) and project else "default"
+        watch.project = text(item, "spec", "project") or "default"
         return item
 
     def _refresh(self, watch: _Watch) -> None:
@@ -236,22 +232,22 @@ class Rollouts:
             return  # the next look requests it again
         except SourceError as error:
             watch.refreshes, watch.since = False, ""
-            why = f"cannot ask for a refresh, Argo CD looks at Git by itself: {_bare(error, watch)}"
+            why = f"cannot ask for a refresh, Argo CD looks at Git by itself: {bare(error, watch.awaited.key)}"
             self._log("warning", f"{watch.awaited.key}: {why}")
 
     def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
         judge, since = watch.awaited.judge, watch.since or ""
-        found = judge(item, since, NOTHING, NOTHING, NOTHING)
+        found = judge(item, since, {})
         if not found.wants:
             return found
         if self._now() >= watch.explain_at:
             watch.explain_at = self._now() + self._pace.explain
-            watch.details[found.wants] = NOTHING
+            watch.details[found.wants] = {}
             with suppress(SourceError):  # it only makes the answer more precise
                 watch.details[found.wants] = self._detail(found.wants, watch.awaited, item)
-        return judge(item, since, *(watch.details.get(name, NOTHING) for name in ("tree", "windows", "owner")))
+        return judge(item, since, watch.details)
 
-    def _detail(self, what: str, awaited: Awaited, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _detail(self, what: Wants, awaited: Awaited, item: Mapping[str, Any]) -> Mapping[str, Any]:
         if what == "owner":
             return self._api.application_set(awaited.namespace, set_of(item))
         ask = self._api.resource_tree if what == "tree" else self._api.sync_windows
@@ -295,9 +291,9 @@ class Rollouts:
                 self._show(watch, "timed-out", because, hint)
 
 
-def _bare(error: TaskError, watch: _Watch) -> str:
-    """Return the message without the Application's name, which each row begins with."""
-    return error.message.removeprefix(f"{watch.awaited.key}: ")
+def bare(error: TaskError, application: str) -> str:
+    """Return the message without the Application's name, because what shows it begins with the name."""
+    return error.message.removeprefix(f"{application}: ")
 
 
 def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
@@ -307,8 +303,8 @@ def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
         try:
             api.refresh_application(*key)
         except TaskError as error:
-            message = error.message.removeprefix(f"{'/'.join(key)}: ")
-            said = f"{message}; {error.hint}" if error.hint else message
-            log("warning", f"{'/'.join(key)}: cannot ask for a refresh, Argo CD looks at Git by itself: {said}")
+            name, hint = "/".join(key), f"; {error.hint}" if error.hint else ""
+            why = f"cannot ask for a refresh, Argo CD looks at Git by itself: {bare(error, name)}{hint}"
+            log("warning", f"{name}: {why}")
 
     in_threads(one, list(dict.fromkeys(keys)), AT_ONCE)

@@ -16,7 +16,7 @@ from task.after.waiting import (
     same,
     watch,
 )
-from task.argocd.rollout import Rollout
+from task.argocd.rollout import Details, Rollout
 from task.argocd.rollouts import Awaited, Judge, RolloutApi
 from task.ci.publish import tell
 from task.cli.call import Call
@@ -90,12 +90,12 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
             later[repo] = judge_of(holding(lambda found: descends(None, repo, found, revision), revision), repo)
         return later[repo]
 
-    def judge(item: Mapping[str, Any], *seen: Any) -> Rollout:
-        found = itself(item, *seen)
+    def judge(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
+        found = itself(item, since, details)
         if found.state != "waiting":
             return found
         repos = dict.fromkeys(repo for repo in repositories(item) if same(repository, repo))
-        others = (of(repo)(item, *seen) for repo in repos)
+        others = (of(repo)(item, since, details) for repo in repos)
         return next((one for one in others if one.state != "waiting"), found)
 
     return judge

@@ -118,11 +118,11 @@ class PreferredStore:
 
 
 def _uid(found: Mapping[str, Any]) -> str:
-    return str(mapping(found.get("metadata")).get("uid") or "")
+    return str(mapping(found, "metadata").get("uid") or "")
 
 
 def _version(found: Mapping[str, Any], key: str) -> str:
-    version = text(mapping(found.get("metadata")).get("resourceVersion"))
+    version = text(found, "metadata", "resourceVersion")
     if not version:
         raise SourceError(
             f"{key}: the API gives it no resourceVersion", hint="ask Kubernetes itself: --applications cluster"
@@ -204,11 +204,11 @@ class ClusterApplications:
 
 def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
     """Return namespace → (kind, name) of what makes pods, or {} if the Application is deployed to another cluster."""
-    destination = mapping(mapping(application.get("spec")).get("destination"))
+    destination = mapping(application, "spec", "destination")
     if destination.get("server") not in HERE and destination.get("name") != "in-cluster":
         return {}
     found: dict[str, set[tuple[str, str]]] = {}
-    for one in mappings(mapping(application.get("status")).get("resources")):
+    for one in mappings(application, "status", "resources"):
         kind, name, namespace = str(one.get("kind")), str(one.get("name")), str(one.get("namespace") or "")
         if (one.get("group"), kind) in WORKLOADS and namespace:
             found.setdefault(namespace, set()).add((kind, name))
@@ -219,8 +219,8 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
     """Return a node for each unhealthy pod of these owners, with the reason why it waits or how it ended."""
     found = []
     for pod in pods:
-        metadata, status = mapping(pod.get("metadata")), mapping(pod.get("status"))
-        if not any(_owned(one, owners) for one in mappings(metadata.get("ownerReferences"))):
+        metadata, status = mapping(pod, "metadata"), mapping(pod, "status")
+        if not any(_owned(one, owners) for one in mappings(metadata, "ownerReferences")):
             continue
         reason, message = trouble(status)
         if reason:
@@ -249,7 +249,7 @@ def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
     """
     for name in ("initContainerStatuses", "containerStatuses"):
         for one in mappings(status.get(name)):
-            waits = mapping(mapping(one.get("state")).get("waiting"))
+            waits = mapping(one, "state", "waiting")
             reason = str(waits.get("reason") or "")
             waits_for_good = bool(reason) and reason not in _STARTING
             crash = "" if one.get("ready") is True else _crash(one)

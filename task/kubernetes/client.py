@@ -137,7 +137,7 @@ class Kubernetes:
         for item in self._items(act, resource.path(namespace), params, wanted, page):
             if not isinstance(item, dict):
                 continue
-            known = mapping(item.get("metadata"))
+            known = mapping(item, "metadata")
             key = (str(known.get("namespace", "")), str(known.get("name", "")))
             if key not in seen:
                 seen.add(key)

@@ -31,7 +31,7 @@ NODE = {"createdAt": MORNING.format(12)}
 
 def look(state: Mapping[str, Any], *, since: str = PUSHED, tree: Any = None, windows: Any = None) -> Rollout:
     wanted = Wanted(lambda revision: revision == NEW, since, lambda url: url == REPO)
-    return judge(state, wanted, tree or {}, windows or {})
+    return judge(state, wanted, {"tree": tree or {}, "windows": windows or {}})
 
 
 # The way of a rollout that ends well: before it, and at every moment of it.
@@ -423,4 +423,4 @@ ANYTHING = st.recursive(
 def test_whatever_the_api_says_is_judged(status: Any, tree: Any, spec: Any) -> None:
     item = {**APP, "status": status, "spec": spec}
     known = tree if isinstance(tree, dict) else {}
-    assert judge(item, Wanted(lambda revision: revision == NEW), known, known).because
+    assert judge(item, Wanted(lambda revision: revision == NEW), {"tree": known, "windows": known}).because

@@ -306,7 +306,7 @@ UNSURE, WAITS = Rollout("synced-and-healthy", "3", sure=False), Rollout("waiting
 )
 def test_several_commits_of_one_application(parts: Sequence[Rollout], expected: Rollout) -> None:
     judges: list[Judge] = [lambda *_, part=part: part for part in parts]
-    assert all_of(judges)({}, "", {}, {}, {}) == expected
+    assert all_of(judges)({}, "", {}) == expected
 
 
 def test_a_paused_canary_ends_the_wait(server: ArgoCDServer) -> None:

@@ -59,7 +59,7 @@ def test_what_argo_cd_reported(name: str, tree: str, revision: str, state: str, 
     folder, _, file = name.rpartition("/")
     item = exchange(folder or "argocd-3.6", file).body
     wanted = Wanted(lambda found: found == revision, BEFORE, lambda url: url == REPO)
-    found = judge(item, wanted, exchange("argocd-3.6", tree).body if tree else {})
+    found = judge(item, wanted, {"tree": exchange("argocd-3.6", tree).body} if tree else {})
     assert (found.state, found.sure, found.because) == (state, sure, because)
 
 
@@ -76,6 +76,6 @@ def test_an_image_that_cannot_be_pulled_is_found_before_the_deadline_is_over() -
     item = exchange("argocd-3.6", "application-helm-pull-fails").body
     later = {**item, "status": {**item["status"], "reconciledAt": "2026-11-21T06:19:36Z"}}
     tree = exchange("argocd-3.6", "resource-tree-pull-fails").body
-    found = judge(later, Wanted(lambda found: found == SECOND, BEFORE), tree)
+    found = judge(later, Wanted(lambda found: found == SECOND, BEFORE), {"tree": tree})
     assert (found.state, found.sure) == ("failed", False)
     assert found.because == f"the image cannot be pulled: {BACK_OFF}"

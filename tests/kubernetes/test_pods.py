@@ -105,7 +105,7 @@ def test_an_image_that_cannot_be_pulled_is_found_in_the_cluster(api: KubernetesA
     applications = reach(api)
     item, wanted = applications.get_application("argocd", "web"), Wanted(lambda found: found == NEW)
     assert judge(item, wanted).because == "synced, progressing: caused by Deployment web/web"
-    found = judge(item, wanted, applications.resource_tree("argocd", "web"))
+    found = judge(item, wanted, {"tree": applications.resource_tree("argocd", "web")})
     assert (found.state, found.sure) == ("failed", False)
     assert found.because == f"the image cannot be pulled: Pod web-64498bff47-q7xdc: {PULL}"
 
@@ -122,5 +122,7 @@ def test_pods_that_may_not_be_listed_are_asked_for_once(api: KubernetesApi) -> N
     applications = reach(api)
     trees = [applications.resource_tree("argocd", "web") for _ in range(3)]
     assert len(api.denied()) == 1
-    found = judge(applications.get_application("argocd", "web"), Wanted(lambda found: found == NEW), trees[-1])
+    found = judge(
+        applications.get_application("argocd", "web"), Wanted(lambda found: found == NEW), {"tree": trees[-1]}
+    )
     assert found.hint == "the step may not list pods, which say more: apply rbac/pods.yaml"
