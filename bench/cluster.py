@@ -99,7 +99,7 @@ def theirs(kubernetes: Kubernetes) -> int:
 
 def _measure(side: str, url: str) -> None:
     """Print the cost of one side in this process."""
-    kubernetes = Kubernetes(ClusterAccess(Kubeconfig("", "argocd", Server(url), User()), {}))
+    kubernetes = Kubernetes(ClusterAccess(Kubeconfig("", Server(url), User()), {}))
     kubernetes.get(APPLICATIONS, "argocd", "service-00000")  # so that the imports of both sides are not counted
     began = time.perf_counter()
     found = {"ours": ours, "theirs": theirs}[side](kubernetes)

@@ -152,7 +152,7 @@ class ClusterSecrets:
     def _map(self, name: str) -> Mapping[str, str]:
         if name not in self._maps:
             try:
-                self._maps[name] = self._kubernetes.config_map(self._home, name) or {}
+                self._maps[name] = self._kubernetes.config_map(self._home, name)
             except ForbiddenError as error:
                 self._log("info", f"{error.message}; {error.hint}")
                 self._maps[name] = {}

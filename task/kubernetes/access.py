@@ -50,7 +50,7 @@ def cluster_access(
     if config := kubeconfig(environ, path, context):
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
-        return ClusterAccess(_of_pod(environ, service_account), environ, what="the pod's service account")
+        return ClusterAccess(_of_pod(environ, service_account), environ)
     if path:
         raise UsageError(f"the kubeconfig {path!r} has no context", hint="name the one that kubectl uses")
     if environ.get("KUBECONFIG"):
@@ -62,35 +62,30 @@ def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT") or "443"
     host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     ca_file = os.path.join(folder, "ca.crt")
-    try:
-        namespace = read_text(os.path.join(folder, "namespace")).strip()
-    except OSError:
-        namespace = ""
     server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")
-    return Kubeconfig("", namespace or "default", server, User(token_file=os.path.join(folder, "token")))
+    return Kubeconfig("the pod's service account", server, User(token_file=os.path.join(folder, "token")))
 
 
 class ClusterAccess:
     """One API server with our identity there. Safe to use from several threads."""
 
-    def __init__(self, config: Kubeconfig, environ: Mapping[str, str], *, what: str = "") -> None:
-        self.base = config.server.url
-        self.namespace = config.namespace  # the namespace of the context or the pod
-        self.what = what or f"context {config.context!r}"  # how messages call this access
+    def __init__(self, config: Kubeconfig, environ: Mapping[str, str]) -> None:
+        self.base, self.who = config.server.url, config.who
         self._server, self._user, self._environ = config.server, config.user, environ
         self._lock = Lock()
         self._folder = ""
         self._http: Http | None = None
         self._plugin = _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
-        self._serial = 0  # number of the certificate that the client uses
+        self._certificate = ""  # of the plugin, which the client uses
 
     def http(self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None) -> Http:
         """Return the client, with the present certificate. Raises `UsageError` and `SourceAccessError`."""
         with self._lock:
-            serial = self._plugin.current() if self._plugin else 0
-            if self._http is None or serial != self._serial:
+            given = self._plugin.answer() if self._plugin else Credential()
+            if self._http is None or given.certificate != self._certificate:
                 self._forget()
-                self._serial, self._http = serial, self._client(limits, log)
+                self._certificate = given.certificate
+                self._http = self._client(self._identity(given), limits, log)
             return self._http
 
     def login(self) -> Mapping[str, str]:
@@ -98,7 +93,9 @@ class ClusterAccess:
         user, headers = self._user, dict(self._user.headers)
         if not self.base.startswith("https://") and not is_loopback(split(self.base).host):
             return headers
-        token = self._token_file() or user.token.reveal().strip() or (self._plugin.token() if self._plugin else "")
+        token = self._token_file() or user.token.reveal().strip()
+        if self._plugin and not token:
+            token = self._plugin.answer().token.reveal()
         if token:
             return {"Authorization": f"Bearer {token}", **headers}
         if user.name or user.password:
@@ -125,8 +122,8 @@ class ClusterAccess:
             self._http.close()
         self._http = None
 
-    def _client(self, limits: Limits, log: Callable[[str], None]) -> Http:
-        server, identity = self._server, self._certificate()
+    def _client(self, identity: tuple[str, str] | None, limits: Limits, log: Callable[[str], None]) -> Http:
+        server = self._server
         ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
         for path in (ca_file, *(identity or ())):
             try:
@@ -150,11 +147,10 @@ class ClusterAccess:
             log=log,
         )
 
-    def _certificate(self) -> tuple[str, str] | None:
+    def _identity(self, given: Credential) -> tuple[str, str] | None:
+        """Return the files with the client's certificate and key."""
         user = self._user
-        certificate, key = user.certificate, user.key
-        if self._plugin and self._plugin.certified:
-            certificate, key = self._plugin.certificate()
+        certificate, key = (given.certificate, given.key) if given.certificate else (user.certificate, user.key)
         pair = (
             self._private("client.pem", certificate) if certificate else user.certificate_file,
             self._private("client.key", key.reveal()) if key else user.key_file,
@@ -193,37 +189,18 @@ class _PluginLogin:
         self._plugin, self._server, self._environ = plugin, server, environ
         self._lock = Lock()
         self._known: Credential | None = None
-        self._serial, self._certificate = 0, ""
 
-    def current(self) -> int:
-        """Ask the plugin if necessary, and return a number that changes with the certificate."""
+    def answer(self) -> Credential:
+        """Return the present answer. Ask the plugin if there is none."""
         with self._lock:
             if not self._known or (self._known.expires and time.time() >= self._known.expires):
                 self._known = ask(self._plugin, self._server, self._environ)
-                self._serial += self._known.certificate != self._certificate
-                self._certificate = self._known.certificate
-            return self._serial
+            return self._known
 
     def expire(self) -> None:
         """Forget the answer, because the server no longer accepts it."""
         with self._lock:
             self._known = None
-
-    def token(self) -> str:
-        """Return the token; "" if the plugin gives only certificates."""
-        self.current()
-        known = self._known
-        return known.token.reveal() if known else ""
-
-    @property
-    def certified(self) -> bool:
-        """Whether the plugin gave a certificate."""
-        return bool(self._known and self._known.certificate)
-
-    def certificate(self) -> tuple[str, Secret]:
-        """Return the certificate and its key."""
-        known = self._known
-        return (known.certificate, known.key) if known else ("", Secret(""))
 
 
 @dataclass(frozen=True)

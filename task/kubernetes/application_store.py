@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
-from task.kubernetes.client import APPLICATION_SETS, APPLICATIONS, PODS, PROJECTS, ForbiddenError, Resource
+from task.kubernetes.client import APPLICATION_SETS, APPLICATIONS, PODS, PROJECTS, ForbiddenError, Kubernetes
 from task.plain_data import mapping, mappings, text
 
 Operation = Mapping[str, Any]  # of a JSON patch
@@ -59,7 +59,11 @@ class ApplicationStore:
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """Return the Application and its resourceVersion. Raises `SourceError`."""
         found = self._api.get_application(namespace, name)
-        return found, _version(found, f"{namespace}/{name}")
+        version = text(found, "metadata", "resourceVersion")
+        if not version:
+            message = f"{namespace}/{name}: the API gives it no resourceVersion"
+            raise SourceError(message, hint="ask Kubernetes itself: --applications cluster")
+        return found, version
 
     def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> bool:
         """Patch the Application at that resourceVersion, and tell whether nobody can have overwritten the patch.
@@ -95,7 +99,8 @@ class PreferredStore:
             except (SourceError, UsageError) as error:
                 self._leave(error.message)
             else:
-                if _uid(other[0]) and _uid(other[0]) == _uid(found[0]):
+                uid = text(other[0], "metadata", "uid")
+                if uid and uid == text(found[0], "metadata", "uid"):
                     self._read_by[namespace, name] = self._kubernetes()
                     return other
                 self._leave(f"{namespace}/{name} is another object there")
@@ -117,41 +122,10 @@ class PreferredStore:
         self._log("info", f"Applications are patched through Argo CD's API, not through Kubernetes: {why}")
 
 
-def _uid(found: Mapping[str, Any]) -> str:
-    return str(mapping(found, "metadata").get("uid") or "")
-
-
-def _version(found: Mapping[str, Any], key: str) -> str:
-    version = text(found, "metadata", "resourceVersion")
-    if not version:
-        raise SourceError(
-            f"{key}: the API gives it no resourceVersion", hint="ask Kubernetes itself: --applications cluster"
-        )
-    return version
-
-
-class Cluster(Protocol):
-    """The methods of `task.kubernetes.client.Kubernetes` that are used here."""
-
-    def get(self, resource: Resource, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """Return one whole object, or None if it does not exist."""
-
-    def patch(
-        self, resource: Resource, namespace: str, name: str, operations: Sequence[Operation]
-    ) -> Mapping[str, Any]:
-        """Change an object by a JSON patch. Raises `Outpaced`."""
-
-    def merge(self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Change an object by a merge patch."""
-
-    def list(self, resource: Resource, namespace: str = "", *, full: bool = False) -> Iterable[Mapping[str, Any]]:
-        """Yield every object of a namespace."""
-
-
 class ClusterApplications:
     """Applications through Kubernetes, with the methods of Argo CD's API. What only Argo CD knows stays unknown."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Kubernetes) -> None:
         self._cluster = cluster
         self._blind = False  # set once listing pods is forbidden
 
@@ -209,7 +183,7 @@ def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]
         return {}
     found: dict[str, set[tuple[str, str]]] = {}
     for one in mappings(application, "status", "resources"):
-        kind, name, namespace = str(one.get("kind")), str(one.get("name")), str(one.get("namespace") or "")
+        kind, name, namespace = text(one, "kind"), text(one, "name"), text(one, "namespace")
         if (one.get("group"), kind) in WORKLOADS and namespace:
             found.setdefault(namespace, set()).add((kind, name))
     return found
@@ -227,8 +201,8 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
             found.append(
                 {
                     "kind": "Pod",
-                    "name": str(metadata.get("name")),
-                    "createdAt": str(metadata.get("creationTimestamp") or ""),
+                    "name": text(metadata, "name"),
+                    "createdAt": text(metadata, "creationTimestamp"),
                     "info": [{"name": "Status Reason", "value": reason}],
                     "health": {"status": "Degraded", "message": message or reason},
                 }
@@ -237,7 +211,7 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
 
 
 def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
-    kind, name = str(owner.get("kind")), str(owner.get("name"))
+    kind, name = text(owner, "kind"), text(owner, "name")
     above = name.rpartition("-")[0]
     return (kind, name) in owners or any((one, above) in owners for one in _BETWEEN.get(kind, ()))
 
@@ -250,26 +224,23 @@ def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
     for name in ("initContainerStatuses", "containerStatuses"):
         for one in mappings(status.get(name)):
             waits = mapping(one, "state", "waiting")
-            reason = str(waits.get("reason") or "")
-            waits_for_good = bool(reason) and reason not in _STARTING
+            reason = text(waits, "reason")
+            told = "" if reason in ("", *_STARTING) else text(waits, "message") or reason
             crash = "" if one.get("ready") is True else _crash(one)
-            if waits_for_good or crash:
-                told = [str(waits.get("message") or reason)] if waits_for_good else []
-                return reason if waits_for_good else "Error", "; ".join((*told, *filter(None, [crash])))
+            if told or crash:
+                return reason if told else "Error", "; ".join(filter(None, (told, crash)))
     if status.get("phase") == "Failed":
-        return str(status.get("reason") or "Failed"), str(status.get("message") or "")
+        return text(status, "reason") or "Failed", text(status, "message")
     return "", ""
 
 
 def _crash(container: Mapping[str, Any]) -> str:
     """Return how the container ended the last time, if that was a failure: "container web ended with exit code 1"."""
     for state in ("state", "lastState"):
-        ended = mapping(mapping(container.get(state)).get("terminated"))
+        ended = mapping(container, state, "terminated")
         if code := ended.get("exitCode"):
-            reason = str(ended.get("reason") or "")
+            reason, message = text(ended, "reason"), text(ended, "message")
             why = "" if reason in ("", "Error") else f" ({reason})"
-            message = str(ended.get("message") or "")
-            return (
-                f"container {container.get('name')} ended with exit code {code}{why}{f': {message}' if message else ''}"
-            )
+            said = f": {message}" if message else ""
+            return f"container {container.get('name')} ended with exit code {code}{why}{said}"
     return ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,8 +24,7 @@ from task.errors import (
 )
 from task.http import Http, Limits, NoAnswerError, Response
 from task.kubernetes.access import ClusterAccess
-from task.plain_data import mapping
-from task.secret import Secret
+from task.plain_data import mapping, mappings, text, value_at
 from task.text import one_line
 from task.urls import origin, path_part
 
@@ -34,6 +32,7 @@ PAGE = 500  # objects, as many as kubectl requests
 # Whole objects: an Application has 16 kB and more, and takes several times as much while it is parsed.
 WHOLE_PAGE = 50
 _LARGE_PAGE = 2 * 1024 * 1024  # bytes
+_JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "narrow the Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
@@ -61,11 +60,8 @@ class Resource:
     version: str
     plural: str
 
-    def path(self, namespace: str = "", name: str = "") -> str:
-        """Return the API's path of the objects."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        inner = f"/namespaces/{_segment(namespace)}" if namespace else ""
-        return f"{root}{inner}/{self.plural}{f'/{_segment(name)}' if name else ''}"
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
 APPLICATIONS = Resource("argoproj.io", "v1alpha1", "applications")
@@ -88,21 +84,29 @@ class Act:
     """An attempted request, in the words of Kubernetes' access control."""
 
     verb: str  # "get", "list", "patch", "create"
-    group: str
-    resource: str  # plural
+    resource: Resource
     namespace: str = ""
     name: str = ""
 
     def __str__(self) -> str:
         where = f" in namespace {self.namespace!r}" if self.namespace else " in all namespaces"
         which = f" {self.name!r}" if self.name else ""
-        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}{which}{where}"
+        return f"{self.verb} {self.resource}{which}{where}"
+
+    @property
+    def path(self) -> str:
+        """The path of the object, or of all objects, in the API."""
+        group, version = self.resource.group, self.resource.version
+        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        inner = f"/namespaces/{_segment(self.namespace)}" if self.namespace else ""
+        return f"{root}{inner}/{self.resource.plural}{f'/{_segment(self.name)}' if self.name else ''}"
 
     @property
     def rule(self) -> str:
         """The rule of a Role or ClusterRole that grants it."""
         kind = f"a Role of namespace {self.namespace!r}" if self.namespace else "a ClusterRole"
-        return f'{kind} needs {{apiGroups: ["{self.group}"], resources: [{self.resource}], verbs: [{self.verb}]}}'
+        group, plural = self.resource.group, self.resource.plural
+        return f'{kind} needs {{apiGroups: ["{group}"], resources: [{plural}], verbs: [{self.verb}]}}'
 
 
 class Kubernetes:
@@ -129,82 +133,67 @@ class Kubernetes:
         self, resource: Resource, namespace: str = "", *, selector: str = "", full: bool = False, page: int = 0
     ) -> Iterator[Mapping[str, Any]]:
         """Yield every object once, of one namespace or of all. A server may return whole objects without `full`."""
-        act = Act("list", resource.group, resource.plural, namespace)
-        wanted = {"Accept": "application/json" if full else _METADATA}
-        page = page or (WHOLE_PAGE if full else PAGE)
         params = {"labelSelector": selector} if selector else {}
+        page = page or (WHOLE_PAGE if full else PAGE)
         seen: set[tuple[str, str]] = set()
-        for item in self._items(act, resource.path(namespace), params, wanted, page):
-            if not isinstance(item, dict):
-                continue
-            known = mapping(item, "metadata")
-            key = (str(known.get("namespace", "")), str(known.get("name", "")))
+        for item in self._items(Act("list", resource, namespace), params, _JSON if full else _METADATA, page):
+            key = text(item, "metadata", "namespace"), text(item, "metadata", "name")
             if key not in seen:
                 seen.add(key)
                 yield item
 
     def get(self, resource: Resource, namespace: str, name: str) -> Mapping[str, Any] | None:
         """Return one whole object, or None if it does not exist."""
-        act = Act("get", resource.group, resource.plural, namespace, name)
-        answer = self._ask("GET", resource.path(namespace, name), act)
+        act = Act("get", resource, namespace, name)
+        answer = self._ask("GET", act)
         return None if answer.status == 404 else self._object(answer, act)
 
     def patch(
         self, resource: Resource, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Mapping[str, Any]:
         """Change an object by a JSON patch. Raises `Outpaced` if its `test` of the resourceVersion fails."""
-        act = Act("patch", resource.group, resource.plural, namespace, name)
+        act = Act("patch", resource, namespace, name)
         tested = next((one["value"] for one in operations if one["op"] == "test" and one["path"] == _VERSION), None)
         # With this test the patch may be sent twice: if the first one landed, the test of the second one fails.
-        again = tested is not None
-        answer = self._ask("PATCH", resource.path(namespace, name), act, operations, "json-patch", again=again)
+        answer = self._ask("PATCH", act, operations, "application/json-patch+json", again=tested is not None)
         if answer.status == 409:
             raise Outpaced
         # A failed test and a missing path get the same answer, byte for byte (seen with Kubernetes 1.36): 422 with
         # empty details. Only the object itself shows which of them it was.
-        if answer.status == 422 and tested is not None and not mapping(status_of(answer).get("details")).get("causes"):
+        if answer.status == 422 and tested is not None and not value_at(status_of(answer), "details", "causes"):
             now = self.get(resource, namespace, name)
-            if now is None or now.get("metadata", {}).get("resourceVersion") != tested:
+            if value_at(now, "metadata", "resourceVersion") != tested:
                 raise Outpaced
         return self._object(answer, act)
 
     def merge(self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
         """Change an object by a merge patch. Raises `Outpaced` if the patch names another resourceVersion."""
-        act = Act("patch", resource.group, resource.plural, namespace, name)
-        answer = self._ask("PATCH", resource.path(namespace, name), act, change, "merge-patch", again=True)
+        act = Act("patch", resource, namespace, name)
+        answer = self._ask("PATCH", act, change, "application/merge-patch+json", again=True)
         if answer.status == 409:
             raise Outpaced
         return self._object(answer, act)
 
     def post(self, event: Mapping[str, Any]) -> None:
-        """Create a Kubernetes Event from `task.after.follow`. It is no error if the Event exists already."""
-        namespace = str(event["metadata"]["namespace"])
-        act = Act("create", "", "events", namespace)
+        """Create a Kubernetes Event. It is no error if the Event exists already."""
+        act = Act("create", EVENTS, str(event["metadata"]["namespace"]))
         # the Event has a name, so it is never created twice
-        answer = self._ask("POST", EVENTS.path(namespace), act, event, again=True)
+        answer = self._ask("POST", act, event, again=True)
         if answer.status != 409:
             self._object(answer, act)
 
-    def secret(self, namespace: str, name: str) -> Mapping[str, Secret] | None:
-        """Return the decoded values of a Secret, or None if it does not exist. Binary values are left out."""
-        found = self.get(SECRETS, namespace, name)
-        return None if found is None else secret_data(found)
+    def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the values of a ConfigMap, or {} if it does not exist."""
+        data = mapping(self.get(CONFIG_MAPS, namespace, name), "data")
+        return {key: value for key, value in data.items() if isinstance(value, str)}
 
-    def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """Return the values of a ConfigMap, or None if it does not exist."""
-        found = self.get(CONFIG_MAPS, namespace, name)
-        data = (found or {}).get("data") or {}
-        return None if found is None else {key: value for key, value in data.items() if isinstance(value, str)}
-
-    def _items(
-        self, act: Act, path: str, params: Mapping[str, str], headers: Mapping[str, str], page: int
-    ) -> Iterator[Any]:
+    def _items(self, act: Act, params: Mapping[str, str], accept: str, page: int) -> Iterator[Mapping[str, Any]]:
         """Yield the objects page by page. If the list starts over, some come twice."""
         cursor = _Cursor(act, page, self._lists)
         while cursor.more:
             cursor.check()
             try:
-                answer = self._ask("GET", path, act, params={**params, **cursor.params}, headers=headers, whole=False)
+                answer = self._ask("GET", act, params={**params, **cursor.params}, accept=accept, whole=False)
             except NoAnswerError as error:
                 if error.kind != "large" or not cursor.smaller():
                     raise no_answer(error, act) from None
@@ -212,7 +201,7 @@ class Kubernetes:
             cursor.took(len(answer.body))
             if cursor.expired(answer):
                 continue
-            if headers["Accept"] == _METADATA:
+            if accept == _METADATA:
                 answer = replace(answer, body=without_managed_fields(answer.body))
             body = self._object(answer, act)
             items = body.get("items")
@@ -221,7 +210,7 @@ class Kubernetes:
             cursor.turn(body)
             # What this loop still knows would be in memory while the next page is read, too.
             del answer, body
-            items = iter(items or ())
+            items = iter(mappings(items))
             yield from items
             del items
 
@@ -231,7 +220,7 @@ class Kubernetes:
         if kind.startswith("text/html") and answer.status < 500:
             raise foreign(answer)
         if not 200 <= answer.status < 300:
-            raise problem(answer, act, self._access.what)
+            raise problem(answer, act, self._access.who)
         if not kind.startswith("application/json"):
             raise foreign(answer)
         try:
@@ -245,26 +234,22 @@ class Kubernetes:
     def _ask(
         self,
         method: str,
-        path: str,
         act: Act,
         body: Any = None,
-        patch: str = "",
+        kind: str = _JSON,
         *,
         params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        accept: str = _JSON,
         again: bool | None = None,
         whole: bool = True,
     ) -> Response:
         """Return one answer. Renew a refused login once. `whole=False` lets `NoAnswerError` pass."""
-        kind = (
-            {"Content-Type": f"application/{patch}+json" if patch else "application/json"} if body is not None else {}
-        )
         data = None if body is None else json.dumps(body).encode()
-        heads = {"Accept": "application/json", **kind, **(headers or {})}
+        headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": kind}
         try:
-            answer = self._client().ask(method, path, params=params, data=data, headers=heads, again=again)
+            answer = self._client().ask(method, act.path, params=params, data=data, headers=headers, again=again)
             if answer.status == 401 and self._access.renew():
-                answer = self._client().ask(method, path, params=params, data=data, headers=heads, again=again)
+                answer = self._client().ask(method, act.path, params=params, data=data, headers=headers, again=again)
         except NoAnswerError as error:
             if not whole:
                 raise
@@ -320,7 +305,7 @@ class _Cursor:
         """Tell whether the token was too old (a 410 may have a new one) or invalid (400), and prepare to continue."""
         if answer.status != 410 and not (self._token and answer.status == 400):
             return False
-        self._token = _token(status_of(answer)) if answer.status == 410 else ""
+        self._token = text(status_of(answer), "metadata", "continue") if answer.status == 410 else ""
         self._failures += 1
         self._seen.clear()
         if self._failures > _FAILURES:
@@ -329,7 +314,7 @@ class _Cursor:
 
     def turn(self, body: Mapping[str, Any]) -> None:
         """Go to the next page. Raises `SourceDownError` if that page came before."""
-        self._token = _token(body)
+        self._token = text(body, "metadata", "continue")
         self.more = bool(self._token)
         if hash(self._token) in self._seen:
             raise self._endless()
@@ -341,30 +326,13 @@ class _Cursor:
         )
 
 
-def secret_data(item: Mapping[str, Any]) -> dict[str, Secret]:
-    """Return the decoded texts of a Secret."""
-    found = {}
-    for key, value in (item.get("data") or {}).items():
-        try:
-            found[key] = Secret(b64decode(value or "").decode())
-        except (ValueError, TypeError):
-            continue
-    return found
-
-
-def _token(body: Mapping[str, Any]) -> str:
-    metadata = body.get("metadata")
-    token = metadata.get("continue") if isinstance(metadata, dict) else ""
-    return token if isinstance(token, str) else ""
-
-
-def _segment(text: str) -> str:
+def _segment(name: str) -> str:
     """Quote one segment of a path, so that a name from an annotation cannot lead elsewhere."""
-    if text in (".", ".."):
+    if name in (".", ".."):
         raise AnnotationError(
-            f"{text!r} is not a valid name of a Kubernetes object", hint="write the name that kubectl shows"
+            f"{name!r} is not a valid name of a Kubernetes object", hint="write the name that kubectl shows"
         )
-    return path_part(text)
+    return path_part(name)
 
 
 def without_managed_fields(body: bytes) -> bytes:
@@ -399,7 +367,7 @@ def _end(body: bytes, start: int) -> int:
 
 def problem(answer: Response, act: Act, who: str) -> TaskError:
     """Return the error for an unsuccessful answer."""
-    said, status = sentence(answer), answer.status
+    said, status = one_line(text(status_of(answer), "message"))[:_LONGEST], answer.status
     words = f": {said}" if said else ""
     if status == 401:
         return SourceAccessError(
@@ -411,12 +379,12 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
     if status == 429 or status >= 500:
         return SourceDownError(f"the Kubernetes API cannot {act} now ({status}){words}", hint=_AGAIN)
     if status == 404:
-        if act.group != "argoproj.io" or act.name:
+        if act.resource.group != "argoproj.io" or act.name:
             return AbsentError(
                 f"there is nothing to {act}", hint="check the name, and whether it was deleted meanwhile"
             )
         return SourceAccessError(
-            f"Argo CD is not installed here: {origin(answer.url)} does not have {act.resource}.{act.group}",
+            f"Argo CD is not installed here: {origin(answer.url)} does not have {act.resource}",
             hint="check which cluster the kubeconfig names: kubectl config current-context",
         )
     if status == 400 and act.verb == "list":
@@ -450,17 +418,7 @@ def foreign(answer: Response) -> TaskError:
     )
 
 
-def sentence(answer: Response) -> str:
-    """Return the message of a `Status` as one printable line, or "" if there is none."""
-    message = status_of(answer).get("message")
-    text = message if isinstance(message, str) else ""
-    return one_line(text)[:_LONGEST]
-
-
-def status_of(answer: Response) -> dict[str, object]:
+def status_of(answer: Response) -> Mapping[str, Any]:
     """Return the `Status` object of an unsuccessful answer, or an empty one."""
-    try:
-        body = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) and body.get("kind") == "Status" else {}
+    body = answer.mapping()
+    return body if body.get("kind") == "Status" else {}

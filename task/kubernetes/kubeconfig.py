@@ -14,11 +14,12 @@ from typing import Any
 
 from task.errors import Malformed, UsageError
 from task.files import read_text
+from task.plain_data import mapping, mappings, text
 from task.secret import Secret
 from task.yaml_documents import plain
 
 _EXTENSION = "client.authentication.k8s.io/exec"  # extension of a cluster for exec plugins
-_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_FOLDER = "folder"  # of the file that an entry is from
 _PROXIES = ("http://", "https://")
 _IMPERSONATED = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
 _LONGEST = 10_000_000  # bytes of one file
@@ -47,7 +48,6 @@ class Plugin:
     env: tuple[tuple[str, str], ...] = ()
     version: str = ""
     tell_cluster: bool = False
-    interactive: str = ""  # interactiveMode
     hint: str = ""
 
 
@@ -69,10 +69,9 @@ class User:
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """One context, with everything that it names."""
+    """One API server, and an identity there."""
 
-    context: str
-    namespace: str
+    who: str  # the identity in messages
     server: Server
     user: User
 
@@ -83,11 +82,12 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
     `path` is preferred to KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which contains no secret.
     """
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
-    for data in map(_read, _paths(environ, path)):  # like kubectl, prefer the first file
-        merged["current-context"] = merged["current-context"] or _text(data, "current-context")
+    for file in _paths(environ, path):  # like kubectl, prefer the first file
+        data, folder = _read(file), os.path.dirname(os.path.abspath(file))
+        merged["current-context"] = merged["current-context"] or text(data, "current-context")
         for kind in ("clusters", "users", "contexts"):
-            for one in _list(data, kind):
-                merged[kind].setdefault(_text(one, "name"), _map(one, kind[:-1]))
+            for one in mappings(data, kind):
+                merged[kind].setdefault(text(one, "name"), {**mapping(one, kind[:-1]), _FOLDER: folder})
     name = context or merged["current-context"]
     if not name and not merged["contexts"]:
         return None
@@ -97,17 +97,13 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
         hint = f"choose one of these: {known}" if known else "it has none: name another file with --kubeconfig"
         raise UsageError(f"the kubeconfig {what}", hint=hint)
     chosen = merged["contexts"][name]
-    cluster, user = _text(chosen, "cluster"), _text(chosen, "user")
+    cluster, user = text(chosen, "cluster"), text(chosen, "user")
     for kind, wanted in (("clusters", cluster), ("users", user)):
         if wanted not in merged[kind] and (wanted or kind == "clusters"):
             raise UsageError(f"the kubeconfig's context {name!r} names {wanted!r}, which is not among its {kind}",
                              hint="correct it (kubectl config view)")  # fmt: skip
-    return Kubeconfig(
-        name,
-        _text(chosen, "namespace") or "default",
-        _server(merged["clusters"][cluster], cluster),
-        _user(merged["users"].get(user, {}), user),
-    )
+    server, identity = _server(merged["clusters"][cluster], cluster), _user(merged["users"].get(user, {}), user)
+    return Kubeconfig(f"context {name!r}", server, identity)
 
 
 def _paths(environ: Mapping[str, str], path: str) -> list[str]:
@@ -122,8 +118,7 @@ def _paths(environ: Mapping[str, str], path: str) -> list[str]:
     return [one for one in dict.fromkeys(found) if os.path.exists(one)]
 
 
-def _read(path: str) -> dict[str, Any]:
-    """Read one file, and make its paths absolute."""
+def _read(path: str) -> Mapping[str, Any]:
     try:
         data = plain(read_text(path, _LONGEST))
     except OSError as error:
@@ -132,45 +127,36 @@ def _read(path: str) -> dict[str, Any]:
         ) from None
     except (UnicodeDecodeError, Malformed):
         raise UsageError(f"the kubeconfig {path!r} is not YAML", hint="correct it (kubectl config view)") from None
-    if not isinstance(data, dict):
-        if data is None:
-            return {}
+    if data is not None and not isinstance(data, dict):
         raise UsageError(f"the kubeconfig {path!r} is not a mapping", hint="correct it (kubectl config view)")
-    folder = os.path.dirname(os.path.abspath(path))
-    for kind, inner in (("clusters", "cluster"), ("users", "user")):
-        for one in (_map(entry, inner) for entry in _list(data, kind)):
-            one |= {key: os.path.join(folder, _text(one, key)) for key in _FILES if _text(one, key)}
-            plugin = _map(one, "exec")
-            if "/" in _text(plugin, "command"):
-                plugin["command"] = os.path.join(folder, plugin["command"])
-    return data
+    return data or {}
 
 
-def _server(raw: dict[str, Any], name: str) -> Server:
-    url, where = _text(raw, "server"), f"cluster {name!r}"
+def _server(raw: Mapping[str, Any], name: str) -> Server:
+    url, where = text(raw, "server"), f"cluster {name!r}"
     tls = any(raw.get(key) for key in ("certificate-authority", "certificate-authority-data", "tls-server-name"))
     insecure = raw.get("insecure-skip-tls-verify") is True
     if not url:
         raise UsageError(f"the kubeconfig's {where} has no server", hint="see kubectl config set-cluster")
     if "://" not in url:
         url = f"{'https' if tls or insecure else 'http'}://{url}"
-    proxy = _text(raw, "proxy-url") or None
+    proxy = text(raw, "proxy-url") or None
     if proxy and not proxy.startswith(_PROXIES):
         raise UsageError(f"the kubeconfig's {where}: proxies of this kind are not supported", hint="use http or https")
-    known = {_text(one, "name"): one.get("extension") for one in _list(raw, "extensions")}
+    known = {text(one, "name"): one.get("extension") for one in mappings(raw, "extensions")}
     return Server(
         url.rstrip("/"),
-        _text(raw, "certificate-authority"),
+        _path(raw, "certificate-authority"),
         _decoded(raw, "certificate-authority-data", where),
         not insecure,
-        _text(raw, "tls-server-name"),
+        text(raw, "tls-server-name"),
         proxy,
-        _text(raw, "certificate-authority-data"),
+        text(raw, "certificate-authority-data"),
         known.get(_EXTENSION),
     )
 
 
-def _user(raw: dict[str, Any], name: str) -> User:
+def _user(raw: Mapping[str, Any], name: str) -> User:
     where = f"user {name!r}"
     if raw.get("auth-provider"):
         raise UsageError(
@@ -180,66 +166,51 @@ def _user(raw: dict[str, Any], name: str) -> User:
     if raw.get("as-groups") or raw.get("as-user-extra"):  # they would need the same header several times
         raise UsageError("the kubeconfig impersonates groups, which is not supported", hint="use a separate user")
     return User(
-        token=Secret(_text(raw, "token")),
-        token_file=_text(raw, "tokenFile"),
-        certificate_file=_text(raw, "client-certificate"),
-        key_file=_text(raw, "client-key"),
+        token=Secret(text(raw, "token")),
+        token_file=_path(raw, "tokenFile"),
+        certificate_file=_path(raw, "client-certificate"),
+        key_file=_path(raw, "client-key"),
         certificate=_decoded(raw, "client-certificate-data", where),
         key=Secret(_decoded(raw, "client-key-data", where)),
-        name=_text(raw, "username"),
-        password=Secret(_text(raw, "password")),
-        plugin=_plugin(_map(raw, "exec"), where),
-        headers=tuple((header, _text(raw, key)) for header, key in _IMPERSONATED if raw.get(key)),
+        name=text(raw, "username"),
+        password=Secret(text(raw, "password")),
+        plugin=_plugin(mapping(raw, "exec"), text(raw, _FOLDER), where),
+        headers=tuple((header, text(raw, key)) for header, key in _IMPERSONATED if raw.get(key)),
     )
 
 
-def _plugin(raw: dict[str, Any], where: str) -> Plugin | None:
+def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
     if not raw:
         return None
-    version, mode = _text(raw, "apiVersion"), _text(raw, "interactiveMode")
+    version, command = text(raw, "apiVersion"), text(raw, "command")
     if version not in ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"):
         raise UsageError(
             f"the kubeconfig's {where}: exec plugins of {version!r} are not supported",
             hint="use client.authentication.k8s.io/v1 or v1beta1",
         )
-    if mode == "Always":
+    if text(raw, "interactiveMode") == "Always":
         raise UsageError(
             f"the kubeconfig's {where}: its exec plugin wants to prompt a person", hint="use one that does not prompt"
         )
     return Plugin(
-        _text(raw, "command"),
+        os.path.join(folder, command) if "/" in command else command,
         tuple(one for one in raw.get("args") or () if isinstance(one, str)),
-        tuple((_text(one, "name"), _text(one, "value")) for one in _list(raw, "env")),
+        tuple((text(one, "name"), text(one, "value")) for one in mappings(raw, "env")),
         version,
         raw.get("provideClusterInfo") is True,
-        mode,
-        _text(raw, "installHint"),
+        text(raw, "installHint"),
     )
 
 
-def _decoded(raw: dict[str, Any], key: str, where: str) -> str:
-    text = "".join(_text(raw, key).split())
-    if not text:
-        return ""
+def _path(raw: Mapping[str, Any], key: str) -> str:
+    return os.path.join(text(raw, _FOLDER), text(raw, key)) if text(raw, key) else ""
+
+
+def _decoded(raw: Mapping[str, Any], key: str, where: str) -> str:
     try:
-        return b64decode(text, validate=True).decode()
+        return b64decode("".join(text(raw, key).split()), validate=True).decode()
     except ValueError:  # of which UnicodeDecodeError is one
         raise UsageError(f"the kubeconfig's {where}: {key} is not base64 of PEM text", hint="create it again") from None
-
-
-def _text(raw: dict[str, Any], key: str) -> str:
-    value = raw.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _map(raw: dict[str, Any], key: str) -> dict[str, Any]:
-    value = raw.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _list(raw: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    value = raw.get(key)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"

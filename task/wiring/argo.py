@@ -238,7 +238,7 @@ def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return where Applications are read: sources as for `--applications`, or () if nothing says so."""
     if settings.sources.applications:
         return settings.sources.applications
-    if environ.get("KUBERNETES_SERVICE_HOST") and in_cluster(environ):
+    if in_cluster(environ):
         return ("cluster",)
     return ("argocd",) if names_server(settings.argo, environ) else ()
 

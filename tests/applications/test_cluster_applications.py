@@ -31,7 +31,7 @@ def api() -> Iterator[KubernetesApi]:
 
 
 def source(api: KubernetesApi, user: str = "admin-token", **given: Any) -> ClusterManifests:
-    access = ClusterAccess(Kubeconfig("x", "argocd", Server(api.url), User(token=Secret(user))), {})
+    access = ClusterAccess(Kubeconfig("x", Server(api.url), User(token=Secret(user))), {})
     return ClusterManifests(Kubernetes(access, QUICK), prefix=PREFIX, **given)
 
 

@@ -18,6 +18,7 @@ from task.argocd.connection import Connection
 from task.errors import AbsentError, Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import Limits
 from task.kubernetes.application_store import ApplicationStore, ClusterApplications
+from task.kubernetes.client import Kubernetes
 from task.secret import Secret
 
 TOKEN = "good-token"
@@ -337,7 +338,7 @@ def test_a_server_that_goes_down_meanwhile_is_an_error(server: ArgoCDServer) -> 
         )
 
 
-class FakeCluster:
+class FakeCluster(Kubernetes):
     """A cluster with one Application."""
 
     def __init__(self, item: dict[str, Any]) -> None:
@@ -358,9 +359,6 @@ class FakeCluster:
     def merge(self, _resource: Any, _namespace: str, _name: str, change: Any) -> dict[str, Any]:
         self.merged.append(change)
         return self.item
-
-    def list(self, resource: Any, namespace: str = "", *, full: bool = False) -> list[dict[str, Any]]:
-        raise NotImplementedError((resource, namespace, full))
 
 
 @pytest.fixture(params=["argocd", "cluster"])

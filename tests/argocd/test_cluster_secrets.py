@@ -39,7 +39,7 @@ def secret(name: str, kind: str = "", namespace: str = "argocd", **data: str) ->
 
 
 def reach(api: KubernetesApi, lines: list[str] | None = None, token: Secret = Secret("admin-token")) -> ClusterSecrets:
-    access = ClusterAccess(Kubeconfig("x", "argocd", Server(api.url), User(token=token)), {})
+    access = ClusterAccess(Kubeconfig("x", Server(api.url), User(token=token)), {})
     log = lines if lines is not None else []
     return ClusterSecrets(Kubernetes(access, Limits(tries=1)), log=lambda level, line: log.append(f"{level}: {line}"))
 

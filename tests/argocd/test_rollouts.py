@@ -67,7 +67,7 @@ def api_of(server: ArgoCDServer) -> ArgoCDApi:
 
 
 def cluster_of(cluster: KubernetesApi) -> ClusterApplications:
-    config = Kubeconfig("test", "argocd", Server(cluster.url), User(token=Secret("admin-token")))
+    config = Kubeconfig("test", Server(cluster.url), User(token=Secret("admin-token")))
     return ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
 
 

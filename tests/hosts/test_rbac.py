@@ -57,7 +57,7 @@ def api() -> Iterator[KubernetesApi]:
 
 
 def account(api: KubernetesApi) -> Kubernetes:
-    return Kubernetes(ClusterAccess(Kubeconfig("", "ci", Server(api.url), User(token=Secret("sa"))), {}))
+    return Kubernetes(ClusterAccess(Kubeconfig("", Server(api.url), User(token=Secret("sa"))), {}))
 
 
 def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
@@ -81,7 +81,7 @@ def credentials(api: KubernetesApi) -> None:
     """What Argo CD's own credentials take."""
     kubernetes = account(api)
     list(kubernetes.list(client.SECRETS, "argocd", selector="argocd.argoproj.io/secret-type=repository", full=True))
-    kubernetes.secret("argocd", "repo-1")
+    kubernetes.get(client.SECRETS, "argocd", "repo-1")
     kubernetes.config_map("argocd", "argocd-ssh-known-hosts-cm")
     kubernetes.config_map("argocd", "argocd-tls-certs-cm")
 

@@ -111,8 +111,8 @@ def test_several_files_the_first_one_wins(tmp_path: Path) -> None:
     second.write_text(yaml.safe_dump(other))
     found = kubeconfig({"KUBECONFIG": f"{first}:{tmp_path / 'missing'}::{second}"})
     assert found is not None
-    assert (found.context, found.server.url, found.user.token.reveal()) == ("x", "https://c.example.com", "of-u")
-    assert found.namespace == "default"
+    shown = (found.who, found.server.url, found.user.token.reveal())
+    assert shown == ("context 'x'", "https://c.example.com", "of-u")
 
 
 def test_the_home_is_looked_at_where_nothing_is_named(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_another_context_and_another_file(tmp_path: Path, api: KubernetesApi) ->
     content["contexts"].append({"name": "other", "context": {"cluster": "main", "user": "main", "namespace": "n"}})
     write(tmp_path, content, "mine")
     access = cluster_access({}, str(tmp_path / "mine"), "other")
-    assert (access.namespace, names(access)) == ("n", ["web"])
+    assert (access.who, names(access)) == ("context 'other'", ["web"])
     with pytest.raises(UsageError, match="does not exist"):
         cluster_access({}, str(tmp_path / "nothing"))
 
@@ -217,7 +217,6 @@ def test_a_token_goes_to_no_other_machine_over_plain_http(tmp_path: Path) -> Non
 def pod(folder: Path, keys: Keys, port: str, host: str = "127.0.0.1") -> dict[str, str]:
     folder.mkdir()
     (folder / "token").write_text("admin-token\n")
-    (folder / "namespace").write_text("ci\n")
     (folder / "ca.crt").write_text(keys.text("ca.pem"))
     return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
@@ -227,7 +226,7 @@ def test_the_service_account_of_a_pod(tmp_path: Path, keys: Keys) -> None:
         api.add(APPLICATIONS, application("web"))
         environ = pod(tmp_path / "sa", keys, api.url.rpartition(":")[2])
         access = cluster_access(environ, service_account=str(tmp_path / "sa"))
-        assert (access.namespace, names(access)) == ("ci", ["web"])
+        assert (access.who, names(access)) == ("the pod's service account", ["web"])
 
 
 @pytest.mark.parametrize(("host", "base"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")])

@@ -275,7 +275,7 @@ def test_what_our_client_makes_of_it(
 ) -> None:
     with running() as api:
         ERRORS[name](api)
-        config = Kubeconfig("test", "argocd", Server(api.url), User(token=Secret(TOKEN)))
+        config = Kubeconfig("test", Server(api.url), User(token=Secret(TOKEN)))
         with pytest.raises(kind) as caught:
             ask(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
     assert type(caught.value) is kind
@@ -288,7 +288,7 @@ def test_an_api_that_is_just_starting_is_asked_again_when_it_says() -> None:
         api.add(APPLICATIONS, app("web"))
         api.starting = True
         threading.Timer(0.5, lambda: setattr(api, "starting", False)).start()
-        config = Kubeconfig("test", "argocd", Server(api.url), User(token=Secret(TOKEN)))
+        config = Kubeconfig("test", Server(api.url), User(token=Secret(TOKEN)))
         kubernetes = Kubernetes(ClusterAccess(config, {}), Limits(tries=2))
         began = time.monotonic()
         assert [one["metadata"]["name"] for one in kubernetes.list(client.APPLICATIONS)] == ["web"]

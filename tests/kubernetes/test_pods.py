@@ -97,7 +97,7 @@ def api() -> Iterator[KubernetesApi]:
 
 
 def reach(api: KubernetesApi) -> ClusterApplications:
-    config = Kubeconfig("test", "argocd", Server(api.url), User(token=Secret("admin-token")))
+    config = Kubeconfig("test", Server(api.url), User(token=Secret("admin-token")))
     return ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
 
 

@@ -61,7 +61,7 @@ def through_argocd(server: ArgoCDServer) -> ApplicationStore:
 
 
 def through_kubernetes(api: KubernetesApi, token: str = "admin-token") -> ApplicationStore:  # noqa: S107 - the fake's
-    config = Kubeconfig("test", "argocd", Server(api.url), User(token=Secret(token)))
+    config = Kubeconfig("test", Server(api.url), User(token=Secret(token)))
     return ApplicationStore(ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1))), atomic=True)
 
 
