@@ -129,7 +129,7 @@ def range_as_revision() -> None:
 
 def below(text: str, path: str) -> None:
     tree = parse(text)
-    locate(tree, tree.documents[0], parse_path(path))
+    locate(tree, tree.roots[0], parse_path(path))
 
 
 def unsent() -> None:

@@ -20,7 +20,7 @@ from task.cli.lint_repositories import config_findings, held
 from task.commands.migration import Migration, as_json, lines, migration
 from task.deciding.cautions import taken_back
 from task.deciding.verify import only_signed
-from task.editors.yaml.tree import Node, pairs, parse, resolved
+from task.editors.yaml.tree import pairs, parse, resolved
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.files import read_text
 from task.landing.live import owner_of
@@ -291,12 +291,11 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
     text = "\n".join(lines[begin:end])
     line = start
     try:
-        (document, *_) = parse(text).documents if len(text) <= LARGEST_DOCUMENT else ()
-    except (TargetError, ValueError):
+        node = parse(text).root if len(text) <= LARGEST_DOCUMENT else None
+    except TargetError:
         return start
-    node: Node | None = document.root
     for part in field:
-        node = resolved(document, node) if node else None
+        node = resolved(node) if node else None
         if node and isinstance(part, int) and node.kind == "sequence":
             at = node = node.children[part] if part < len(node.children) else None
         elif node and isinstance(part, str) and node.kind == "mapping":

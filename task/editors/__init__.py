@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Protocol, cast
 
-from task.editors import flux, helm_values, kustomization, manifests, override_helm, override_kustomize, override_plugin
+from task.editors import flux, helm_values, kustomization, manifests, override_kustomize, override_parameters
 from task.editors.argocd_source import Stray
 from task.editors.file_text import belongs, chosen, tree_of
 from task.editors.manifests import key_path
@@ -51,9 +51,9 @@ class Override(Editor, Protocol):
 
 
 EDITORS: Mapping[TargetKind, Editor] = {
-    "helm-override": override_helm,
+    "helm-override": override_parameters,
     "kustomize-override": override_kustomize,
-    "plugin-override": override_plugin,
+    "plugin-override": override_parameters,
     "kustomization": kustomization,
     "helmvalues": helm_values,
     "manifests": manifests,
@@ -94,8 +94,8 @@ def elsewhere(files: Files, paths: Iterable[str], target: Target, image: Image) 
 
 def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
     at, line = 0, 1
-    for document in tree.documents:
-        for node in walk(document.root):
+    for root in tree.roots:
+        for node in walk(root):
             if node.kind != "scalar" or not _differs(node.value, image):
                 continue
             if tree.key_of(node) is node or _of_another(tree, node, target):

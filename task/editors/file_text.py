@@ -9,7 +9,7 @@ from typing import Literal
 
 from task.editors.yaml.edit import splice
 from task.editors.yaml.layout import sound
-from task.editors.yaml.tree import Document, Node, Tree, parse, resolved, users
+from task.editors.yaml.tree import Node, Tree, parse, resolved
 from task.errors import AnnotationError, TargetError, TaskError
 from task.image import live_image
 from task.model import Edit, File, Files, Image, Target
@@ -77,29 +77,26 @@ def tree_of(files: Files, path: str) -> Tree:
         raise error.about(path) from error
 
 
-def single(tree: Tree, path: str) -> Document | None:
-    """Return the only document, whose root is a mapping or null, or None if there is none. Raises TargetError."""
-    if not tree.documents:
-        return None
-    if len(tree.documents) > 1:
-        raise TargetError(
-            f"has {len(tree.documents)} YAML documents", hint="keep one: the others are not read", subject=path
-        )
-    return rooted(tree.documents[0], path)
+def single(tree: Tree) -> Node | None:
+    """Return the root of the only document, or None if there is none. Raises TargetError, also as `first`."""
+    if len(tree.roots) > 1:
+        raise TargetError(f"has {len(tree.roots)} YAML documents", hint="keep one: the others are not read")
+    return first(tree)
 
 
-def rooted(document: Document, path: str) -> Document:
-    """Return the document. Raises TargetError if its root is neither a mapping nor null."""
-    if document.root.kind != "mapping" and not document.root.null:
-        what = {"sequence": "a list", "scalar": "a single value"}.get(document.root.kind, "an alias")
-        raise TargetError(f"is {what} at its root, not a mapping", hint="write `key: value` lines", subject=path)
-    return document
+def first(tree: Tree) -> Node | None:
+    """Return the root of the first document, or None. Raises TargetError if it is neither a mapping nor null."""
+    root = tree.root
+    if root and root.kind != "mapping" and not root.null:
+        what = {"sequence": "a list", "scalar": "a single value"}.get(root.kind, "an alias")
+        raise TargetError(f"is {what} at its root, not a mapping", hint="write `key: value` lines")
+    return root
 
 
-def alone(tree: Tree, document: Document, node: Node) -> Node:
+def alone(tree: Tree, node: Node) -> Node:
     """Return the node. Raises TargetError if an alias elsewhere shares its value, and would change with it."""
     for parent in tree.ancestors(node):  # an alias itself may be replaced, because nothing shares it
-        if parent.anchor and parent.kind != "alias" and (others := users(document, parent)):
+        if others := tree.aliases(parent):
             lines = ", ".join(str(tree.line(other)) for other in others)
             raise TargetError(
                 f"line {tree.line(parent)}: the value of the anchor &{parent.anchor} is used by "
@@ -109,18 +106,18 @@ def alone(tree: Tree, document: Document, node: Node) -> Node:
     return node
 
 
-def says(document: Document, node: Node, text: str) -> bool:
+def says(node: Node, text: str) -> bool:
     """Tell whether a scalar, or the one that an alias refers to, is this text, and a string for every YAML reader."""
-    scalar = resolved(document, node)
+    scalar = resolved(node)
     return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
 
 
-def with_texts(tree: Tree, document: Document, wanted: Iterable[tuple[Node, str]]) -> Tree:
+def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
     """Return the tree with new texts for some scalars.
 
     Raises TargetError if an alias elsewhere shares a scalar that has to change.
     """
-    changes = [(alone(tree, document, node), text) for node, text in wanted if not says(document, node, text)]
+    changes = [(alone(tree, node), text) for node, text in wanted if not says(node, text)]
     return splice(tree, changes) if changes else tree
 
 

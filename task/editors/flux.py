@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from task.editors.file_text import about, alone, result, split_tag, tag_value, tree_of, with_texts
 from task.editors.manifests import key_path, marked_image, marked_text, markers
-from task.editors.yaml.edit import add_keys, splice
+from task.editors.yaml.edit import add, splice
 from task.editors.yaml.layout import sound
 from task.editors.yaml.path import find, parse_path
-from task.editors.yaml.tree import Document, Node, Tree, resolved, value
+from task.editors.yaml.tree import Node, Tree, resolved, resolved_value, value
 from task.errors import TargetError
 from task.image import live_image
 from task.model import Edit, Files, Image, Place, Reading, Target
@@ -25,7 +25,6 @@ TOP = "chart-image"
 class ImageValue:
     """Where the tag is written: into its own scalar, into a whole reference, or into a mapping that lacks `tag`."""
 
-    document: Document
     node: Node
     kind: str  # "tag", "reference", "missing"
     name: str  # the repository as spelled in the values
@@ -49,7 +48,7 @@ def read(files: Files, target: Target) -> Reading:
         return Reading(name, tag, digest, file=target.path)
     if spot.kind == "missing":
         return Reading(spot.name, file=target.path)
-    node = resolved(spot.document, spot.node)
+    node = resolved(spot.node)
     if spot.kind == "tag":
         return Reading(spot.name, *split_tag(node.value), sound=sound(node), file=target.path)
     reference = live_image(node.value)
@@ -65,19 +64,19 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     with about(path):
         if spot := _spot(before, target):
             text = replace(image, name=spot.name).reference if spot.kind == "reference" else tag_value(image)
-            key, old = key_path(before, spot.node), resolved(spot.document, spot.node).value
+            key, old = key_path(before, spot.node), resolved(spot.node).value
             if spot.kind == "missing":
                 key, old = f"{key}.tag", ""
-                tree = add_keys(tree, alone(tree, spot.document, spot.node), {"tag": text})
+                tree = add(tree, alone(tree, spot.node), {"tag": text})
             else:
-                tree = with_texts(tree, spot.document, [(spot.node, text)])
+                tree = with_texts(tree, [(spot.node, text)])
             edits = [Edit(path, key, old, text)] if tree.text != before.text else []
         changes: list[tuple[Node, str]] = []
         for marker in markers(tree, target):
-            old, text = resolved(marker.document, marker.node).value, marked_text(marker, target, image)
+            old, text = resolved(marker.node).value, marked_text(marker, target, image)
             if old != text:
                 edits.append(Edit(path, key_path(tree, marker.node), old, text))
-                changes.append((alone(tree, marker.document, marker.node), text))
+                changes.append((alone(tree, marker.node), text))
         tree = splice(tree, changes) if changes else tree
     return result(files, path, tree.text, tuple(edits))
 
@@ -90,21 +89,20 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
     namespace, _, release = target.application.rpartition("/")
-    for document in tree.documents:
-        if _at(tree, document, "kind") != "HelmRelease":
+    for root in tree.roots:
+        if _at(tree, root, "kind") != "HelmRelease":
             continue
-        if release and _at(tree, document, "metadata.name") != release:
+        if release and _at(tree, root, "metadata.name") != release:
             continue
-        if _at(tree, document, "metadata.namespace") not in {"", namespace}:  # "": kustomize or kubectl adds it later
+        if _at(tree, root, "metadata.namespace") not in {"", namespace}:  # "": kustomize or kubectl adds it later
             continue
-        nodes = find(tree, document, parse_path("spec.values"), merges=True)
+        nodes = find(tree, root, parse_path("spec.values"), merges=True)
         if not nodes:
             continue
         # The mapping with the image is the values themselves, or the one at the container's path below them.
-        values = resolved(document, nodes[-1])
-        below = replace(document, root=values)
-        for holder in find(tree, below, parse_path(name), merges=True) if name else (values,):
-            if (spot := _tag(document, resolved(document, holder))) is not None:
+        values = resolved(nodes[-1])
+        for holder in find(tree, values, parse_path(name), merges=True) if name else (values,):
+            if (spot := _tag(resolved(holder))) is not None:
                 return spot
     if next(markers(tree, target), None):
         return None
@@ -112,33 +110,33 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     raise TargetError(f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint)
 
 
-def _at(tree: Tree, document: Document, path: str) -> str:
-    nodes = find(tree, document, parse_path(path), merges=True)
-    return resolved(document, nodes[-1]).value if nodes else ""
+def _at(tree: Tree, root: Node, path: str) -> str:
+    nodes = find(tree, root, parse_path(path), merges=True)
+    return resolved(nodes[-1]).value if nodes else ""
 
 
-def _tag(document: Document, holder: Node) -> ImageValue | None:
+def _tag(holder: Node) -> ImageValue | None:
     """Return the tag's place if it has one of the forms that Flux v1 knew, else None.
 
     They are `image: {repository, tag}`, `image: name` next to a `tag:`, and `image: name:tag`.
     """
     image = value(holder, "image") if holder.kind == "mapping" else holder
     if image is None:
-        return _beside(document, holder, "")
-    node = resolved(document, image)
+        return _beside(holder, "")
+    node = resolved(image)
     if node.kind == "mapping":
-        return _beside(document, node, "")
+        return _beside(node, "")
     if node.kind != "scalar" or (reference := live_image(node.value)) is None:
         return None
-    beside = _beside(document, holder, node.value) if holder.kind == "mapping" and not reference.tag else None
-    return beside if beside and beside.kind == "tag" else ImageValue(document, image, "reference", reference.name)
+    beside = _beside(holder, node.value) if holder.kind == "mapping" and not reference.tag else None
+    return beside if beside and beside.kind == "tag" else ImageValue(image, "reference", reference.name)
 
 
-def _beside(document: Document, mapping: Node, name: str) -> ImageValue | None:
+def _beside(mapping: Node, name: str) -> ImageValue | None:
     """Return the `tag` of a mapping, or the mapping itself if it has a repository and no `tag` yet."""
-    repository = value(mapping, "repository") or value(mapping, "name")
-    known = name or (resolved(document, repository).value if repository is not None else "")
+    repository = resolved_value(mapping, "repository") or resolved_value(mapping, "name")
+    known = name or (repository.value if repository else "")
     tag = value(mapping, "tag")
-    if tag is not None and resolved(document, tag).kind == "scalar":
-        return ImageValue(document, tag, "tag", known)
-    return ImageValue(document, mapping, "missing", known) if known and tag is None else None
+    if tag and resolved(tag).kind == "scalar":
+        return ImageValue(tag, "tag", known)
+    return ImageValue(mapping, "missing", known) if known and tag is None else None

@@ -21,19 +21,19 @@ from typing import NamedTuple
 from task.editors.file_text import (
     about,
     chosen,
+    first,
     identity_of,
     result,
-    rooted,
     says,
     split_tag,
     tag_value,
     text_of,
     tree_of,
 )
-from task.editors.yaml.edit import add_keys, begin, splice
+from task.editors.yaml.edit import add, splice
 from task.editors.yaml.layout import Data, sound
 from task.editors.yaml.path import Segment, entries, find, item, locate, parse_path, path_text, uses
-from task.editors.yaml.tree import Document, Node, Tree, pairs, parse, resolved, walk
+from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, walk
 from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
@@ -67,8 +67,7 @@ def read(files: Files, target: Target) -> Reading:
     tree = tree_of(files, path)
     known_digest(files, target, keys, target.source.parameters)
     with about(path):
-        document = rooted(tree.documents[0], path) if tree.documents else None
-        nodes = {key: _scalar_at(tree, document, key) for key in (keys.name, keys.tag, keys.spec, keys.digest) if key}
+        nodes = {key: _scalar_at(tree, key) for key in (keys.name, keys.tag, keys.spec, keys.digest) if key}
         # For Helm, blanks around a tag in quotes are part of it.
         good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
     texts = {key: node.value if node else "" for key, node in nodes.items()}
@@ -96,20 +95,19 @@ def _keys(keys: Keys) -> Keys:
     return Keys(tag=tag, name=name, digest=keys.digest)
 
 
-def _scalar_at(tree: Tree, document: Document | None, key: str) -> Node | None:
+def _scalar_at(tree: Tree, key: str) -> Node | None:
     """Return the scalar at a key path, or None if it is missing or null.
 
     Raises TargetError if no scalar could be written there.
     """
-    if document is None or document.root.null:
-        parse_path(key)
+    root, path = first(tree), parse_path(key)
+    if root is None or root.null:
         return None
-    path = parse_path(key)
-    nodes = find(tree, document, path, merges=True)
+    nodes = find(tree, root, path, merges=True)
     if not nodes:
-        locate(tree, document, path)
+        locate(tree, root, path)
         return None
-    node = resolved(document, nodes[-1])
+    node = resolved(nodes[-1])
     if node.kind != "scalar":
         what = "list" if node.kind == "sequence" else "mapping"
         raise TargetError(f"line {tree.line(node)}: {key} is a {what}, not a single value", hint="name a key inside it")
@@ -128,8 +126,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     edits = []
     with about(path):
         for key in filter(None, (keys.spec, keys.tag, keys.digest, keys.name)):
-            document = rooted(tree.documents[0], path) if tree.documents else None
-            node = _scalar_at(tree, document, key)
+            node = _scalar_at(tree, key)
             old = node.value.strip() if node else ""
             if key == keys.name and not target.keys.name and not old:
                 continue  # no annotation names a key for the name, and the file has none, so only the tag is written
@@ -140,7 +137,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             else:
                 name = _name(old, target, image)
                 new = replace(image, name=name).reference if key == keys.spec else name
-            tree = _put(tree, document, key, new, target)
+            tree = _put(tree, key, new, target)
             edits.append(Edit(path, key, old, new))
     changed = tuple(edit for edit in edits if edit.old != edit.new)
     locked = next((edit for edit in changed if edit.key.startswith("dependencies[")), None)
@@ -163,11 +160,11 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
     path, keys = chosen(files, target), _keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
-        document = rooted(tree.documents[0], path) if tree.documents else None
-        if document is None or document.root.null:
+        root = first(tree)
+        if root is None or root.null:
             return ()
         written = filter(None, (keys.spec or keys.tag, keys.digest))
-        return tuple(other for key in written for other in _shared(tree, document, key, target))
+        return tuple(other for key in written for other in _shared(tree, root, key, target))
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -178,33 +175,28 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     path, found, keys = chosen(files, target), [], _keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
-        document = rooted(tree.documents[0], path) if tree.documents else None
+        if (root := first(tree)) is None:
+            return ()
         for key in filter(None, (keys.spec, keys.tag, keys.name if target.keys.name else "")):
             steps = parse_path(key)
-            place = locate(tree, document, steps) if document else None
-            if document is None or place is None or place.parent is None or place.parent.kind != "mapping":
+            node, missing = locate(tree, root, steps)
+            if not missing or node.kind != "mapping":
                 continue
-            before, rest = steps[: len(steps) - len(place.missing)], steps[len(steps) - len(place.missing) + 1 :]
-            names = [name.value for name, _ in pairs(place.parent)][:MOST_BESIDE]
-            paths = (".".join(map(_escaped, (*_texts(before), name, *_texts(rest)))) for name in names)
-            found.append((key, tuple(one for one in paths if _single_value_at(tree, document, one))))
+            at, texts = len(steps) - len(missing), [step.text for step in steps]
+            names = [name.value for name, _ in pairs(node)][:MOST_BESIDE]
+            paths = [
+                ".".join(step.replace(".", "\\.") for step in (*texts[:at], name, *texts[at + 1 :])) for name in names
+            ]
+            found.append((key, tuple(one for one in paths if _single_value_at(tree, root, one))))
     return tuple(found)
 
 
-def _texts(steps: Iterable[Segment]) -> tuple[str, ...]:
-    return tuple(step.text for step in steps)
-
-
-def _escaped(step: str) -> str:
-    return step.replace(".", "\\.")
-
-
-def _single_value_at(tree: Tree, document: Document, key: str) -> bool:
+def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
     try:
-        nodes = find(tree, document, parse_path(key), merges=False)
+        nodes = find(tree, root, parse_path(key), merges=False)
     except TargetError:  # no annotation names this key, so a flaw at it is not worth a message
         return False
-    return bool(nodes) and resolved(document, nodes[-1]).kind == "scalar"
+    return bool(nodes) and resolved(nodes[-1]).kind == "scalar"
 
 
 def _name(old: str, target: Target, image: Image) -> str:
@@ -220,44 +212,46 @@ def _name(old: str, target: Target, image: Image) -> str:
     return split_registry(full)[1] if short else full
 
 
-def _put(tree: Tree, document: Document | None, key: str, text: str, target: Target) -> Tree:
+def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
     """Return the tree with `text` at a key path. Missing mappings on the way are added."""
     steps = parse_path(key)
-    if document is None:
+    if tree.root is None:
         if listed := next((step for step in steps if step.text != step.name), None):
             raise TargetError(
                 f"{listed.text}: there is no list {listed.name}", hint="create the list in the file first"
             )
-        return begin(tree, _nested([step.name for step in steps], text))
-    place = locate(tree, document, steps)
-    if place.nodes and says(document, place.nodes[-1], text):
+        return add(tree, None, _nested([step.name for step in steps], text))
+    node, missing = locate(tree, tree.root, steps)
+    if not missing and says(node, text):
         return tree
-    _shared(tree, document, key, target)
-    if place.parent is not None:
-        return add_keys(tree, place.parent, _nested(list(place.missing), text))
-    return splice(tree, [(resolved(document, place.nodes[-1]), text)])
+    _shared(tree, tree.root, key, target)
+    if missing:
+        return add(tree, node, _nested(missing, text))
+    return splice(tree, [(resolved(node), text)])
 
 
-def _shared(tree: Tree, document: Document, key: str, target: Target) -> tuple[str, ...]:
+def _shared(tree: Tree, root: Node, key: str, target: Target) -> tuple[str, ...]:
     """Return the other keys that change with this one, because an alias gives them the same value.
 
     Raises TargetError if one of them may be another image's.
     """
-    place = locate(tree, document, parse_path(key))
-    node = place.parent if place.parent is not None else resolved(document, place.nodes[-1])
+    steps = parse_path(key)
+    node, missing = locate(tree, root, steps)
+    node = node if missing else resolved(node)
     if not any(one.anchor for one in tree.ancestors(node)):
         return ()
     mine, others = key.replace("\\.", "."), []
     annotated = [one.tag.replace("\\.", ".") for one in target.others if one.identity == target.image.identity]
-    for steps in uses(tree, document, node, place.missing):
+    own = steps[-1].name.lower()
+    for steps in uses(tree, root, node, missing):
         if (text := path_text(steps)) == mine:
             continue
-        last, own = steps[-1].name.lower(), parse_path(key)[-1].name.lower()
+        last = steps[-1].name.lower()
         if key in (target.keys.spec, target.keys.name):
             known = identity_of(node.value) == target.image.identity  # the value itself names the image
         else:
             of_an_image = (last == own or last.endswith("tag")) and text not in annotated
-            known = not of_an_image or _names(tree, document, steps[:-1], target)
+            known = not of_an_image or _names_image(tree, root, steps[:-1], target)
         if not known:
             raise TargetError(
                 f"line {tree.line(node)}: {mine} and {text} share this value by an anchor, and {text} may be another "
@@ -268,13 +262,13 @@ def _shared(tree: Tree, document: Document, key: str, target: Target) -> tuple[s
     return tuple(others)
 
 
-def _names(tree: Tree, document: Document, mapping: Sequence[Segment], target: Target) -> bool:
+def _names_image(tree: Tree, root: Node, mapping: Sequence[Segment], target: Target) -> bool:
     """Tell whether a mapping names the target's image, with its registry or without."""
 
     def text(key: str) -> str:
-        nodes = find(tree, document, (*mapping, Segment(key, (), key)), merges=True)
-        node = resolved(document, nodes[-1]) if nodes else None
-        return node.value if node is not None and node.kind == "scalar" and not node.null else ""
+        nodes = find(tree, root, (*mapping, Segment(key, (), key)), merges=True)
+        node = resolved(nodes[-1]) if nodes else None
+        return node.value if node and node.kind == "scalar" and not node.null else ""
 
     keys = (parse_path(target.keys.name)[-1].name, *NAMES) if target.keys.name else NAMES
     name = next(filter(None, map(text, keys)), "")
@@ -284,7 +278,7 @@ def _names(tree: Tree, document: Document, mapping: Sequence[Segment], target: T
     )
 
 
-def _nested(names: list[str], text: str) -> dict[str, Data]:
+def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
     data: Data = text
     for name in reversed(names[1:]):
         data = {name: data}
@@ -374,11 +368,11 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
     found: dict[str, _Digest] = {}
     try:
         tree = parse(text)
-        node = tree.documents[0].root if tree.documents else None
+        node = tree.root
         for level in range(above, len(steps)):
             if node is None or node.kind != "mapping":
                 break
-            beside = entries(tree.documents[0], node)
+            beside = entries(node)
             for name, one in beside.items():
                 # some charts have a digest for each architecture
                 scalars = [each for each in walk(one) if each.kind == "scalar" and not each.null]
@@ -387,8 +381,8 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
                 if _belongs(name, value, steps[level:], beside):
                     where = f"line {tree.line(one)}" if path else "the Application's helm.values"
                     found[path_text((*steps[:level], Segment(name, (), name)))] = _Digest(value, path, where)
-            below = item(tree.documents[0], beside.get(steps[level].name), steps[level].indices)
-            node = resolved(tree.documents[0], below) if below is not None else None
+            below = item(beside.get(steps[level].name), steps[level].indices)
+            node = resolved(below) if below else None
     except TargetError:  # it is not YAML; for the file to write, `read` raises that error
         return {}
     return found

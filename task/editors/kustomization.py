@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from task.editors.file_text import (
+    about,
     alone,
     belongs,
     identity_of,
@@ -23,9 +24,9 @@ from task.editors.file_text import (
     tree_of,
     with_texts,
 )
-from task.editors.yaml.edit import add_items, add_keys, begin, drop_key
+from task.editors.yaml.edit import add, drop_key
 from task.editors.yaml.layout import Data, sound
-from task.editors.yaml.tree import Document, Node, Tree, pairs, resolved, value, values
+from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
 
@@ -59,21 +60,20 @@ def places(target: Target) -> tuple[Place, ...]:
 def read(files: Files, target: Target) -> Reading:
     """Return the version that the image's entries give it."""
     refuse_taken(target)
-    path, _, document = _load(files, target)
-    nodes = _mine(document, target, path)
-    if not nodes or document is None:
+    path, tree = _load(files, target)
+    entries = _mine(tree, target)
+    if not entries:
         return Reading(file=path)
-    mine = [_replacement(document, node) for node in nodes]
-    tags = [node for entry in nodes for node in values(resolved(document, entry), "newTag")]
-    strings = all(sound(resolved(document, node)) for node in tags)
+    mine = [_replacement(entry) for entry in entries]
+    strings = all(sound(resolved(node)) for entry in entries for node in values(entry, "newTag"))
     found = reading_of(mine, mine, target, path)
     return replace(found, sound=found.sound and strings)
 
 
 def replacements(files: Files, target: Target) -> list[Replacement]:
     """Return the image's entries, in the order of the file."""
-    path, _, document = _load(files, target)
-    return [_replacement(document, node) for node in _mine(document, target, path)]
+    _, tree = _load(files, target)
+    return [_replacement(entry) for entry in _mine(tree, target)]
 
 
 def reading_of(mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str) -> Reading:
@@ -111,15 +111,15 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     A file may have several entries with one name (AIU replaces all of them, too). kustomize applies them in order.
     """
     refuse_taken(target)
-    path, tree, document = _load(files, target)
-    before = _versions(document, target, path)
+    path, tree = _load(files, target)
+    before = _versions(tree, target)
     named = identity_of(target.keys.kustomize_name)
-    if before:
-        tree = _renewed(tree, target, image, path)
-    names = {identity_of(_text(document, entry, "name")) for entry in _mine(document, target, path)}
-    if not before or (named and named not in names):
-        tree = _with_new_entry(tree, target, image, path)
-    after = _versions(single(tree, path), target, path)
+    with about(path):
+        tree = _renewed(tree, target, image)
+        names = {identity_of(_text(entry, "name")) for entry in _mine(tree, target)}
+        if not before or (named and named not in names):
+            tree = _with_new_entry(tree, target, image)
+    after = _versions(tree, target)
     old = dict(before)
     edits = [Edit(path, name, old.get(name, ""), version) for name, version in dict(after).items()]
     changed = tuple(edit for edit in edits if edit.old != edit.new)
@@ -128,115 +128,102 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     return result(files, path, tree.text, changed or tuple(same))
 
 
-def _load(files: Files, target: Target) -> tuple[str, Tree, Document | None]:
+def _load(files: Files, target: Target) -> tuple[str, Tree]:
     paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not paths:
         hint = "name its folder: write-back-target: kustomization:<folder>; for plain manifests, write manifests"
         raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
-    if (
-        len(paths) > 1
-    ):  # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization files")
-        raise TargetError(f"is next to {paths[1]}, and kustomize takes only one", hint="remove one", subject=paths[0])
-    tree = tree_of(files, paths[0])
-    return paths[0], tree, single(tree, paths[0])
+    path, *others = paths
+    if others:  # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization files")
+        raise TargetError(f"is next to {others[0]}, and kustomize takes only one", hint="remove one", subject=path)
+    tree = tree_of(files, path)
+    with about(path):
+        root = single(tree)
+        images = resolved_value(root, "images")
+        if images and images.kind != "sequence" and not images.null:
+            raise TargetError("images is not a list", hint="write a list of {name, newTag}")
+    return path, tree
 
 
-def _mine(document: Document | None, target: Target, path: str) -> list[Node]:
+def _mine(tree: Tree, target: Target) -> list[Node]:
     """Return the entries for the image: by name, by `kustomize.image-name`, or because `newName` is the image."""
-    node = value(document.root, "images") if document and document.root.kind == "mapping" else None
-    images = resolved(document, node) if document and node is not None else None
-    if document is None or images is None or images.null:
-        return []
-    if images.kind != "sequence":
-        raise TargetError("images is not a list", hint="write a list of {name, newTag}", subject=path)
+    images = resolved_value(tree.root, "images")
     wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     mine = []
-    for entry in images.children:
-        name, new = (identity_of(_text(document, entry, field)) for field in ("name", "newName"))
+    for entry in map(resolved, images.children if images else ()):
+        name, new = (identity_of(_text(entry, field)) for field in ("name", "newName"))
         # AIU finds an entry only by its name, and appends a second one if `newName` is the image.
-        about = name in wanted or new == target.image.identity
-        if about and resolved(document, entry).kind == "mapping" and belongs(name, target, "kustomize_name"):
+        if (name in wanted or new == target.image.identity) and belongs(name, target, "kustomize_name"):
             mine.append(entry)
     return mine
 
 
-def _text(document: Document | None, entry: Node, field: str) -> str:
-    mapping = resolved(document, entry) if document else entry
-    inner = value(mapping, field) if document and mapping.kind == "mapping" else None
-    node = resolved(document, inner) if document and inner is not None else None
-    return node.value if node is not None and node.kind == "scalar" and not node.null else ""
+def _text(entry: Node, field: str) -> str:
+    node = resolved_value(entry, field)
+    return node.value if node and node.kind == "scalar" and not node.null else ""
 
 
-def _versions(document: Document | None, target: Target, path: str) -> list[tuple[str, str]]:
+def _versions(tree: Tree, target: Target) -> list[tuple[str, str]]:
     """Return the key and version of each of the image's entries."""
-    versions = []
-    for entry in _mine(document, target, path):
-        found = _replacement(document, entry)
-        versions.append((f"kustomize.images[{found.name}]", found.version))
-    return versions
+    entries = map(_replacement, _mine(tree, target))
+    return [(f"kustomize.images[{entry.name}]", entry.version) for entry in entries]
 
 
-def _replacement(document: Document | None, entry: Node) -> Replacement:
-    return Replacement(*(_text(document, entry, field) for field in ("name", "newName", "newTag", "digest")))
+def _replacement(entry: Node) -> Replacement:
+    return Replacement(*(_text(entry, field) for field in ("name", "newName", "newTag", "digest")))
 
 
-def _renewed(tree: Tree, target: Target, image: Image, path: str) -> Tree:
+def _renewed(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the tree with the new fields in the image's entries.
 
     Existing fields are changed first, and then others are added or removed.
     """
-    document = tree.documents[0]
     texts = [
         (node, text)
-        for entry in _mine(document, target, path)
-        for field, text in _fields(document, entry, target, image).items()
-        for node in values(resolved(document, entry), field)
+        for entry in _mine(tree, target)
+        for field, text in _fields(entry, target, image).items()
+        for node in values(entry, field)
         if text
     ]
-    tree = with_texts(tree, document, texts)
+    tree = with_texts(tree, texts)
     # Each new or removed line moves the nodes after it, so the tree is searched again.
-    while gap := _gap(tree.documents[0], target, image, path):
+    while gap := _gap(tree, target, image):
         entry, field, text = gap
-        alone(tree, tree.documents[0], entry)
+        alone(tree, entry)
         key = next((key for key, _ in pairs(entry) if key.value == field), None)
-        tree = drop_key(tree, entry, key) if key is not None else add_keys(tree, entry, {field: text})
+        tree = drop_key(tree, entry, key) if key is not None else add(tree, entry, {field: text})
     return tree
 
 
-def _gap(document: Document, target: Target, image: Image, path: str) -> tuple[Node, str, str] | None:
+def _gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | None:
     """Return the first entry with a field to add or remove, the field, and its text ("" to remove it); None if none."""
-    for node in _mine(document, target, path):
-        entry = resolved(document, node)
-        for field, text in _fields(document, node, target, image).items():
+    for entry in _mine(tree, target):
+        for field, text in _fields(entry, target, image).items():
             if bool(values(entry, field)) != bool(text):
                 return entry, field, text
     return None
 
 
-def _fields(document: Document, entry: Node, target: Target, image: Image) -> dict[str, str]:
+def _fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
     """Return the wanted fields of an entry. The text "" means that the field must not exist."""
     fields = {"newTag": image.tag, "digest": image.digest}
-    name, new = _text(document, entry, "name"), _text(document, entry, "newName")
+    name, new = _text(entry, "name"), _text(entry, "newName")
     named = identity_of(target.keys.kustomize_name)
     if named and identity_of(name) == named and identity_of(new or name) != image.identity:
         fields["newName"] = spelled(image, target, *target.source.images)
     return fields
 
 
-def _with_new_entry(tree: Tree, target: Target, image: Image, path: str) -> Tree:
+def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the file with one more entry. A missing list is added."""
     full = spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full
     fields = {"name": name, "newName": full if name != full else "", "newTag": image.tag, "digest": image.digest}
     entry: Data = {field: text for field, text in fields.items() if text}
-    document = single(tree, path)
-    if document is None:
-        return begin(tree, {**_HEAD, "images": [entry]})
-    if document.root.null:
-        return add_keys(tree, document.root, {**_HEAD, "images": [entry]})
-    images = value(document.root, "images")
+    images = value(tree.root, "images")
     if images is None:
-        return add_keys(tree, document.root, {"images": [entry]})
+        head = _HEAD if tree.root is None or tree.root.null else {}
+        return add(tree, tree.root, {**head, "images": [entry]})
     if images.kind == "alias":
-        raise TargetError(f"line {tree.line(images)}: images is an alias", hint="write the list out", subject=path)
-    return add_items(tree, alone(tree, document, images), [entry])
+        raise TargetError(f"line {tree.line(images)}: images is an alias", hint="write the list out")
+    return add(tree, alone(tree, images), [entry])

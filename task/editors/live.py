@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from task.editors import EDITORS
-from task.editors.argocd_source import Section, elements, field
-from task.editors.file_text import single, tree_of
+from task.editors.argocd_source import Section, elements
+from task.editors.file_text import tree_of
 from task.editors.yaml.layout import double_quoted
-from task.editors.yaml.tree import Document, Node, resolved
+from task.editors.yaml.tree import Node, resolved, resolved_value
 from task.errors import SourceError
 from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, TargetKind
 from task.plain_data import mapping
@@ -48,7 +48,7 @@ def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
     """
     images = _list_of(target.source)
     files, _ = _as_file(_raw(_source(manifest, index), images.section), images)
-    return replace(EDITORS[images.editor].read(files, _plain(target)), file="")
+    return replace(EDITORS[images.editor].read(files, _plain(target, images)), file="")
 
 
 def write(
@@ -58,11 +58,10 @@ def write(
     images = _list_of(target.source)
     source = _source(manifest, index)
     files, places = _as_file(_raw(source, images.section), images)
-    changed, edits = EDITORS[images.editor].write(files, _plain(target), image)
+    changed, edits = EDITORS[images.editor].write(files, _plain(target, images), image)
     if not changed:
         return (), ()
-    document = single(tree_of(changed, _FILE), _FILE)
-    wanted = [_element(document, node, images) for node in elements(document, images.section, _FILE) if document]
+    wanted = [_element(node, images) for node in elements(tree_of(changed, _FILE), images.section)]
     operations = _operations(source, images, f"{_path(manifest, index)}/{images.section.name}", wanted, places)
     where = place(manifest, index, target)
     return operations, tuple(replace(edit, path=where) for edit in edits)
@@ -84,10 +83,10 @@ def _list_of(source: Source) -> _SourceList:
     return images
 
 
-def _plain(target: Target) -> Target:
+def _plain(target: Target, images: _SourceList) -> Target:
     """Return the target without the parts about Git. Nothing is carried along, because a patch loses nothing."""
     source = replace(target.source, parameters=(), images=(), env=())
-    return replace(target, path=_FILE, fallbacks=(), carry=False, source=source)
+    return replace(target, kind=images.editor, path=_FILE, fallbacks=(), carry=False, source=source)
 
 
 def _path(manifest: Mapping[str, Any], index: int) -> str:
@@ -141,12 +140,12 @@ def _as_yaml(element: Any, images: _SourceList) -> str:
     return "\n    ".join(fields)
 
 
-def _element(document: Document, node: Node, images: _SourceList) -> Any:
+def _element(node: Node, images: _SourceList) -> Any:
     """Return an element of the override file in the shape that it has in the Application's spec."""
     if images.editor == "kustomize-override":
-        return resolved(document, node).value
-    texts = {name: text for name in ("name", "value", "forcestring") if (text := field(document, node, name))}
-    element: dict[str, Any] = {name: resolved(document, text).value for name, text in texts.items()}
+        return resolved(node).value
+    texts = {name: text for name in ("name", "value", "forcestring") if (text := resolved_value(node, name))}
+    element: dict[str, Any] = {name: text.value for name, text in texts.items()}
     if images.force:
         element["forceString"] = element.pop("forcestring", "") == "true"
     return element

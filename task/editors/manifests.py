@@ -20,7 +20,7 @@ from typing import NamedTuple
 from task.editors.file_text import MODES, about, alone, belongs, says, spelled, tag_value, text_of
 from task.editors.yaml.edit import splice
 from task.editors.yaml.layout import line_start, sound
-from task.editors.yaml.tree import Document, Node, Tree, pairs, parse, resolved, users, value, walk
+from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, value, walk
 from task.errors import TargetError
 from task.image import live_image
 from task.model import Edit, File, Files, Image, Place, Reading, Target
@@ -33,7 +33,6 @@ _MARKER = re.compile(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(
 class Marker:
     """A marked scalar, and which part of the image it has."""
 
-    document: Document
     node: Node
     part: str  # "tag", "name", "digest"; "" for the whole reference
 
@@ -48,27 +47,26 @@ def markers(tree: Tree, target: Target) -> Iterator[Marker]:
         # In annotation names, AIU up to v0.18 writes an alias `a/b` as `a_b`, so people write that here, too.
         if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
             continue
-        value = _value_before(tree, match.start())
-        if value is not None:
-            yield Marker(*value, match[3] or "")
+        if node := _value_before(tree, match.start()):
+            yield Marker(node, match[3] or "")
 
 
-def _value_before(tree: Tree, at: int) -> tuple[Document, Node] | None:
+def _value_before(tree: Tree, at: int) -> Node | None:
     """Return the value before a comment on its line.
 
     None if there is only a key, or if the `#` is part of a value.
     """
     start = line_start(tree.text, at)
     last = None
-    for document in tree.documents:
-        for node in walk(document.root):
+    for root in tree.roots:
+        for node in walk(root):
             if node.kind not in {"scalar", "alias"}:
                 continue
             if node.start <= at < node.end:
                 return None
             if start <= node.start and node.end <= at:
-                last = document, node
-    return last if last and tree.key_of(last[1]) is not last[1] else None
+                last = node
+    return last if last and tree.key_of(last) is not last else None
 
 
 def marked_text(marker: Marker, target: Target, image: Image) -> str:
@@ -80,14 +78,14 @@ def marked_text(marker: Marker, target: Target, image: Image) -> str:
             hint = "give the build's digest (--image-digest), or pin digests"
             raise TargetError("a marker asks for the digest, and the build gives none", hint=hint)
         return image.digest
-    old = resolved(marker.document, marker.node).value
+    old = resolved(marker.node).value
     name = spelled(image, target, old)
     return name if marker.part == "name" else replace(image, name=name).reference
 
 
 def marked_image(marker: Marker) -> Image:
     """Return the parts of the image that are in a marked scalar now."""
-    text = resolved(marker.document, marker.node).value
+    text = resolved(marker.node).value
     blank = Image("", "", "")
     if marker.part in {"tag", "digest"}:
         return replace(blank, **{marker.part: text})
@@ -122,7 +120,6 @@ _HOSTS = (
 class Hit:
     """A scalar with the image or a part of it."""
 
-    document: Document
     node: Node
     old: Image
     new: str  # "" if this is only for reading
@@ -150,7 +147,7 @@ def read(files: Files, target: Target) -> Reading:
     tag = next((hit.old.tag for _, hit in hits if hit.old.tag), "")
     digest = next((hit.old.digest for _, hit in hits if hit.old.digest), "")
     alike = all((hit.old.tag or tag, hit.old.digest or digest) == (tag, digest) for _, hit in hits if hit.old.version)
-    strings = all(sound(resolved(hit.document, hit.node)) for _, hit in hits)
+    strings = all(sound(resolved(hit.node)) for _, hit in hits)
     return Reading(name, tag, digest, sound=alike and strings, file=hits[0][0])
 
 
@@ -169,13 +166,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         with about(path):
             hits = list(_hits(tree, target, image))
             seen = seen or bool(hits)
-            hits = [hit for hit in hits if not says(hit.document, hit.node, hit.new)]
+            hits = [hit for hit in hits if not says(hit.node, hit.new)]
             new = _rewritten(tree, hits)
         if new.text != tree.text:
             changed[path] = File(new.text, files[path].mode)
-            edits += [
-                Edit(path, key_path(tree, hit.node), resolved(hit.document, hit.node).value, hit.new) for hit in hits
-            ]
+            edits += [Edit(path, key_path(tree, hit.node), resolved(hit.node).value, hit.new) for hit in hits]
     if not seen:
         raise _no_such_image(target)
     return changed, tuple(edits)
@@ -189,12 +184,12 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
     wanted = {id(hit.node): hit.new for hit in hits}
     changes: list[tuple[Node, str]] = []
     for hit in hits:
-        origin = resolved(hit.document, hit.node)
-        others = users(hit.document, origin)
+        origin = resolved(hit.node)
+        others = tree.aliases(origin)
         together = bool(others) and all(wanted.get(id(node)) == hit.new for node in (origin, *others))
         if together and hit.node.kind == "alias":
             continue
-        changes.append((hit.node if together else alone(tree, hit.document, hit.node), hit.new))
+        changes.append((hit.node if together else alone(tree, hit.node), hit.new))
     return splice(tree, list({id(node): (node, text) for node, text in changes}.values())) if changes else tree
 
 
@@ -233,27 +228,24 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     marked = set()
     for marker in markers(tree, target):
         marked.add(id(marker.node))
-        yield Hit(
-            marker.document, marker.node, marked_image(marker), marked_text(marker, target, image) if image else ""
-        )
+        yield Hit(marker.node, marked_image(marker), marked_text(marker, target, image) if image else "")
     for other in target.others:  # a scalar with another alias's marker belongs to that alias
         marked |= {id(marker.node) for marker in markers(tree, replace(target, alias=other.alias)) if other.alias}
     wanted = {target.image.identity}
     if (named := live_image(target.keys.manifests_name)) is not None:
         wanted.add(named.identity)
-    for document, node in _container_images(tree):
-        old = live_image(resolved(document, node).value)
+    for node in _container_images(tree):
+        old = live_image(resolved(node).value)
         if not old or old.identity not in wanted or id(node) in marked:
             continue
         if belongs(old.identity, target, "manifests_name"):
-            yield Hit(document, node, old, replace(image, name=old.name).reference if image else "")
+            yield Hit(node, old, replace(image, name=old.name).reference if image else "")
 
 
-def _container_images(tree: Tree) -> Iterator[tuple[Document, Node]]:
+def _container_images(tree: Tree) -> Iterator[Node]:
     """Yield the `image:` of each container in each manifest. A list that aliases repeat comes once."""
-    for document in tree.documents:
-        root = document.root
-        if root.kind != "mapping" or value(root, "apiVersion") is None or value(root, "kind") is None:
+    for root in tree.roots:
+        if value(root, "apiVersion") is None or value(root, "kind") is None:
             continue
         names = _LISTS.union(*(host.names for host in _hosts(root)))
         for node in walk(root):
@@ -261,9 +253,9 @@ def _container_images(tree: Tree) -> Iterator[tuple[Document, Node]]:
                 if key.value not in names or (key.value in _LISTS and found.kind != "sequence"):
                     continue
                 for container in found.children if found.kind == "sequence" else (found,):
-                    image = value(container, "image") if container.kind == "mapping" else None
-                    if image is not None and resolved(document, image).kind == "scalar":
-                        yield document, image
+                    image = value(container, "image")
+                    if image and resolved(image).kind == "scalar":
+                        yield image
 
 
 def _hosts(root: Node) -> Iterator[_Host]:

@@ -19,19 +19,17 @@ from task.editors.argocd_source import (
     Section,
     Stray,
     below,
-    common_path,
     elements,
+    follow_origins,
     grow,
     load,
     origin_comment,
     places,
-    set_origin_comments,
-    without,
 )
-from task.editors.file_text import alone, belongs, identity_of, refuse_taken, result, single, spelled
+from task.editors.file_text import about, alone, belongs, identity_of, refuse_taken, result, spelled
 from task.editors.kustomization import Replacement, reading_of
 from task.editors.yaml.edit import splice
-from task.editors.yaml.tree import Document, Node, Tree, resolved
+from task.editors.yaml.tree import Node, resolved
 from task.errors import TargetError
 from task.image import live_image
 from task.model import Edit, Files, Image, Reading, Target
@@ -77,8 +75,8 @@ def read(files: Files, target: Target) -> Reading:
     The reading is not sound if the name in the manifests does not lead to the image yet.
     """
     refuse_taken(target)
-    path, _, document = load(files, target)
-    mine = [entry for _, entry in _entries(document, path) if _mine(entry, target)]
+    path, tree = load(files, target, SECTION)
+    mine = [entry for _, entry in _entries(elements(tree, SECTION)) if _mine(entry, target)]
     if not mine or live_image(mine[0].right) is None:
         return Reading(file=path)
     every = _replacements(mine)
@@ -120,12 +118,9 @@ def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
     ]
 
 
-def _entries(document: Document | None, path: str) -> list[tuple[Node, KustomizeImage]]:
-    """Return the node and the entry of each element in the list that is a text."""
-    if document is None:
-        return []
-    nodes = [(node, resolved(document, node)) for node in elements(document, SECTION, path)]
-    return [(node, parse_entry(scalar.value)) for node, scalar in nodes if scalar.kind == "scalar"]
+def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
+    """Return the node and the entry of each element that is a text."""
+    return [(node, parse_entry(resolved(node).value)) for node in nodes if resolved(node).kind == "scalar"]
 
 
 def _mine(entry: KustomizeImage, target: Target) -> bool:
@@ -141,8 +136,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     An entry with an origin comment follows its origin, and is removed with it. Every other entry stays.
     """
     refuse_taken(target)
-    path, tree, document = load(files, target)
-    now, there = _entries(document, path), below(files, target, SECTION)
+    path, tree = load(files, target, SECTION)
+    now, there = _entries(elements(tree, SECTION)), below(files, target, SECTION)
     spec = _spec(there, target)
     renewed: list[KustomizeImage] = []
     for node, entry in now:
@@ -158,28 +153,22 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     if name and first is not None and identity_of(name) not in {entry.key for entry in renewed}:
         renewed[first] = KustomizeImage(name, renewed[first].right)  # replaces another name that led to the image
     changes = [(node, entry, fresh) for (node, entry), fresh in zip(now, renewed, strict=True) if fresh != entry]
-    if changes and document:
-        tree = splice(tree, [(alone(tree, document, node), fresh.text) for node, _, fresh in changes])
     missing = _missing(renewed, spec, target, image, carries=there.carries)
-    tree = grow(tree, SECTION, [entry.text for entry in missing], path)
 
-    def gone(tree: Tree, node: Node) -> bool:
-        entry = parse_entry(resolved(tree.documents[0], node).value)
-        return not _mine(entry, target) and entry.key not in spec and origin_comment(tree, node) is not None
+    def key_of(node: Node) -> str | None:
+        entry = parse_entry(resolved(node).value)
+        return None if _mine(entry, target) else entry.key
 
-    def origin(tree: Tree, node: Node) -> str | None:
-        entry = parse_entry(resolved(tree.documents[0], node).value)
-        if _mine(entry, target):
-            return ""
-        follows = entry in missing or (origin_comment(tree, node) and there.carries)
-        return spec[entry.key][1] if follows and entry.key in spec else None
-
-    if target.carry is not False:
-        tree = without(tree, SECTION, path, gone)
-    tree = set_origin_comments(tree, SECTION, path, origin)
+    with about(path):
+        if changes:
+            tree = splice(tree, [(alone(tree, node), fresh.text) for node, _, fresh in changes])
+        tree = grow(tree, SECTION, [entry.text for entry in missing])
+        origins = {key: origin for key, (_, origin) in spec.items()} if there.carries else {}
+        added = {entry.key for entry in missing}
+        tree = follow_origins(tree, SECTION, key_of, origins, added, carries=there.carries)
     edits = [Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes]
     edits += [Edit(path, _key(entry), "", entry.text) for entry in missing]
-    left = [entry for _, entry in _entries(single(tree, path), path)]
+    left = [entry for _, entry in _entries(elements(tree, SECTION))]
     edits += [Edit(path, _key(entry), entry.text, "") for entry in renewed if entry not in left]
     # If only a comment or a quote changed, one edit says which entry it was.
     same = [Edit(path, _key(entry), entry.text, entry.text) for entry in renewed if _mine(entry, target)]
@@ -190,10 +179,10 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     """Return each entry that a person wrote otherwise than its origin, and each that somebody's list hides."""
     if target.carry is False:
         return ()
-    path, tree, document = load(files, target)
+    _, tree = load(files, target, SECTION)
     there = below(files, target, SECTION)
     spec, strays, names = _spec(there, target), dict[str, Stray](), set[str]()
-    for node, entry in _entries(document, path):
+    for node, entry in _entries(elements(tree, SECTION)):
         names.add(entry.key)
         theirs, origin = spec.get(entry.key, (entry, ""))
         managed = {entry.key, entry.identity, entry.left, entry.right} & set(target.managed)
@@ -218,7 +207,7 @@ Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key: the entry, and the
 def _spec(there: Below, target: Target) -> Carried:
     """Return the entries of the lists below the override file's. For the same name, the common file wins."""
     entries = [(parse_entry(text), FROM_SPEC) for text in (target.source.images if there.spec else ())]
-    entries += [(entry, FROM_COMMON) for _, entry in _entries(there.common, common_path(target))]
+    entries += [(entry, FROM_COMMON) for _, entry in _entries(there.common)]
     return {entry.key: (entry, origin) for entry, origin in entries}
 
 

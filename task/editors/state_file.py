@@ -68,18 +68,18 @@ def states_of(tree: Tree) -> dict[str, State]:
 
     Raises TargetError, which names the line, the mistake and the correction.
     """
-    if len(tree.documents) > 1:
-        node = tree.documents[1].root
+    if len(tree.roots) > 1:
+        node = tree.roots[1]
         raise _wrong(
             tree, node, "a second YAML document", "a state file has one document: remove `---` and what follows"
         )
-    if not tree.documents or tree.documents[0].root.null:
+    if tree.root is None or tree.root.null:
         return {}
-    for node in walk(tree.documents[0].root):
+    for node in walk(tree.root):
         if node.kind == "alias" or node.anchor:  # an anchor would connect lines that must change separately
             name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
             raise _wrong(tree, node, f"{name[:50]} is not allowed in a state file", "write the value itself")
-    fields = _fields(tree, tree.documents[0].root, "the file", FILE)
+    fields = _fields(tree, tree.root, "the file", FILE)
     files = _children(tree, fields["files"], "files") if "files" in fields else {}
     states = {}
     for path, node in files.items():
@@ -184,7 +184,7 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
     if node.null:
         return {}
     if node.kind != "mapping" or node.tag:
-        hint = "write `key: value` lines" + (" below it" if node is not tree.documents[0].root else "")
+        hint = "write `key: value` lines" + (" below it" if node is not tree.root else "")
         raise _wrong(tree, node, f"{what[:50]} is {_kind(node)}, not a mapping", hint)
     children: dict[str, Node] = {}
     for key, value in pairs(node):
@@ -211,7 +211,7 @@ def with_unknown(tree: Tree, data: Wanted) -> Wanted:
 
     When a hold or a build is removed, the unknown keys in it go as well.
     """
-    return _with_kept(tree.documents[0].root, data, _SHAPE) if tree.documents else data
+    return _with_kept(tree.root, data, _SHAPE) if tree.root else data
 
 
 def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import TypeVar, get_args
 
 from task.editors.file_text import text_of
-from task.editors.yaml.tree import Document, Node, pairs, parse, refuse_odd_breaks, resolved
+from task.editors.yaml.tree import Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
 from task.model import Demand, Files, Grouping, Identity, Wishes, Writes
 from task.policy.tag_order import parse_tag_order
@@ -111,7 +111,7 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
     `match` is for everything. At most `MOST_MISTAKES` are returned.
     """
     try:
-        reader = _Reader(text, _document(text))
+        reader = _Reader(text, _root(text))
     except TargetError as error:
         return NO_CONFIG, (error,)
     try:
@@ -123,7 +123,7 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
     return config, tuple(reader.mistakes)
 
 
-def _document(text: str) -> Document:
+def _root(text: str) -> Node:
     if len(text) > LARGEST:
         raise TargetError(f"line 1: the file is larger than {LARGEST // 1024} KiB", hint="write fewer rules")
     try:
@@ -135,12 +135,12 @@ def _document(text: str) -> Document:
             raise TargetError(f"line {found[1]}: a tab indents the line", hint=hint) from error
         raise TargetError(error.message, hint="correct the YAML") from error
     refuse_odd_breaks(tree)
-    if not tree.documents or tree.documents[0].root.null:
+    if tree.root is None or tree.root.null:
         raise TargetError("line 1: the file says nothing", hint="write `version: 1` in its first line, or delete it")
-    if len(tree.documents) > 1:
-        line = tree.line(tree.documents[1].root)
+    if len(tree.roots) > 1:
+        line = tree.line(tree.roots[1])
         raise TargetError(f"line {line}: a second YAML document", hint="write everything in one document")
-    return tree.documents[0]
+    return tree.root
 
 
 class _Enough(Exception):
@@ -153,21 +153,21 @@ class _Reader:
     A mistake is noted, and reading continues around it. An error that is raised is noted by the next `_try`.
     """
 
-    def __init__(self, text: str, document: Document) -> None:
+    def __init__(self, text: str, root: Node) -> None:
         self.mistakes: list[TargetError] = []
-        self._text, self._document = text, document
+        self._text, self._root = text, root
         self._globs = 0
         self._templates: dict[str, int] = {}
 
     def config(self) -> RepositoryConfig:
         """Return the whole config. Raises `TargetError` for another shape or version of the file, and `_Enough`."""
-        fields = self._fields(self._document.root, "", _FILE)
+        fields = self._fields(self._root, "", _FILE)
         if "version" not in fields:
-            self._note(self._wrong(self._document.root, "version is missing", "write `version: 1` in the first line"))
+            self._note(self._wrong(self._root, "version is missing", "write `version: 1` in the first line"))
         elif (version := self._try(partial(self._text_of, fields["version"], "version"), "1")) != "1":
             hint = "write `version: 1`; a later version of the file needs a later Image Update"
             raise self._wrong(fields["version"], f"version {shortened(version, 50)!r} is not known", hint)
-        elif resolved(self._document, fields["version"]).style:
+        elif resolved(fields["version"]).style:
             wrong = self._wrong(fields["version"], "version is a text", "write the number, without quotes: version: 1")
             self._note(wrong)
         none: tuple[Node, ...] = ()
@@ -416,7 +416,7 @@ class _Reader:
         found: dict[str, Node] = {}
         meant: dict[str, Node] = {}
         children = self._children(node, what)
-        keys = {key.value: key for key, _ in pairs(resolved(self._document, node))}
+        keys = {key.value: key for key, _ in pairs(resolved(node))}
         for name, one in children.items():
             if name in known:
                 found[name] = one
@@ -429,7 +429,7 @@ class _Reader:
         return {**meant, **found}
 
     def _children(self, node: Node, what: str) -> dict[str, Node]:
-        node = resolved(self._document, node)
+        node = resolved(node)
         if node.kind != "mapping" or node.tag:
             raise self._wrong(node, f"{what or 'the file'} is not a mapping", "write `key: value` lines")
         children: dict[str, Node] = {}
@@ -444,7 +444,7 @@ class _Reader:
         return children
 
     def _items(self, node: Node, what: str) -> tuple[Node, ...]:
-        found = resolved(self._document, node)
+        found = resolved(node)
         if found.kind != "sequence" or found.tag:
             raise self._wrong(node, f"{what} is not a list", "write each on a line of its own, behind `- `")
         if len(found.children) > MOST.get(what, LARGEST):
@@ -468,7 +468,7 @@ class _Reader:
         return texts
 
     def _text_of(self, node: Node, what: str) -> str:
-        found = resolved(self._document, node)
+        found = resolved(node)
         if found.kind == "scalar" and found.style and not found.value.strip():
             raise self._wrong(node, f"{what} is empty", "write a text between the quotes")
         if found.kind != "scalar" or found.tag not in _TAGS or found.null:
@@ -478,7 +478,7 @@ class _Reader:
         return found.value.strip()
 
     def _flag(self, node: Node, what: str) -> bool:
-        found = resolved(self._document, node)
+        found = resolved(node)
         if found.kind == "scalar" and not found.style and not found.tag and found.value in (*_TRUE, *_FALSE):
             return found.value in _TRUE
         raise self._wrong(node, f"{what} is neither true nor false", "write true or false, without quotes")

@@ -16,10 +16,7 @@ MOST = 10  # values of one file, which is checked whole after each
 def values(tree: Tree) -> list[Node]:
     """Some scalars that are no keys, spread over the file."""
     found = [
-        node
-        for document in tree.documents
-        for node in walk(document.root)
-        if node.kind == "scalar" and tree.key_of(node) is not node
+        node for root in tree.roots for node in walk(root) if node.kind == "scalar" and tree.key_of(node) is not node
     ]
     return found[:: max(1, len(found) // MOST)]
 
@@ -53,7 +50,7 @@ def test_reading_is_what_pyyaml_reads() -> None:
     for path in sorted((DATA / "examples").glob("*.yaml")):
         text = path.read_text()
         nodes = [node for document in yaml.compose_all(text, yaml.SafeLoader) for node in scalars(document)]
-        ours = [node for document in parse(text).documents for node in walk(document.root) if node.kind == "scalar"]
+        ours = [node for root in parse(text).roots for node in walk(root) if node.kind == "scalar"]
         assert [(node.value, node.start) for node in ours] == nodes
 
 

@@ -22,13 +22,12 @@ from task.editors.yaml.layout import (
     entry_end,
     eol,
     flow,
-    indent_step,
+    indents,
     line_end,
     line_start,
     only_blank,
     quoted_keys,
     reblock,
-    sequence_shift,
     slot,
     sound,
     spell,
@@ -46,6 +45,7 @@ class Splice(NamedTuple):
     text: str
 
 
+More = Mapping[str, Data] | Sequence[Data]  # new entries of a collection
 # Compares an old and a new node. Returns the pairs that must be compared next, or None if the new node is not as meant.
 Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]
 
@@ -75,9 +75,9 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
         new = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
-    if len(new.documents) != len(tree.documents):  # a text such as `---` begins a document, and `...` ends one
+    if len(new.roots) != len(tree.roots):  # a text such as `---` begins a document, and `...` ends one
         raise more_than_meant()
-    stack = [(old.root, now.root) for old, now in zip(tree.documents, new.documents, strict=True)]
+    stack = list(zip(tree.roots, new.roots, strict=True))
     while stack:
         old, now = stack.pop()
         more = meant.get(id(old), _alike)(old, now)
@@ -94,7 +94,7 @@ def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
     return zip(old.children, new.children, strict=True) if len(old.children) == len(new.children) else None
 
 
-def grows(more: Mapping[str, Data] | Sequence[Data], *, last: bool = True) -> Same:
+def grows(more: More, *, last: bool = True) -> Same:
     """Accept a collection with these new entries at its end, or before its last entry."""
     count = 2 * len(more) if isinstance(more, Mapping) else len(more)
     width = 2 if isinstance(more, Mapping) else 1
@@ -195,18 +195,18 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
     return ":" in text or behind or bool(key and key.style == '"') or (key is None and quoted_keys(tree, node))
 
 
-def add_keys(tree: Tree, mapping: Node, data: Mapping[str, Data]) -> Tree:
-    """Return the tree with new keys at the end of a mapping. A null becomes a mapping."""
-    return _grow(tree, mapping, data)
+def add(tree: Tree, node: Node | None, more: More) -> Tree:
+    """Return the tree with new keys at the end of a mapping, or new items at the end of a sequence. A null becomes one.
 
-
-def add_items(tree: Tree, sequence: Node, data: Sequence[Data]) -> Tree:
-    """Return the tree with new items at the end of a sequence. A null becomes a sequence."""
-    return _grow(tree, sequence, data)
-
-
-def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> Tree:
-    text, check, parent = tree.text, {id(node): grows(more)}, tree.parent(node)
+    If the text has no documents, and so no node, a first one begins below its comments.
+    """
+    text = tree.text
+    if node is None:
+        new = parse(apply(text, [_append(text, len(text), _lines(tree, more, 0))]))
+        if len(new.roots) != 1 or not holds(new.roots[0], more):
+            raise more_than_meant()
+        return new
+    check, parent = {id(node): grows(more)}, tree.parent(node)
     in_flow = parent is None or parent.style == "{"
     # Brackets stay, but an empty list below a block key becomes a block list (in AIU, it stays a flow list).
     if node.kind != "scalar" and node.style == "{" and (node.children or isinstance(more, Mapping) or in_flow):
@@ -216,22 +216,22 @@ def _grow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
     try:
         at = line_end(text, content_end(text, node))
         width = dash_width(text, node) if node.kind == "sequence" else 2
-        return checked(tree, [Splice(at, at, _lines(tree, more, column(text, node), width))], check)
+        lines = eol(text) + _lines(tree, more, column(text, node), width)
+        return checked(tree, [Splice(at, at, lines)], check)
     except TargetError:
         # No line can follow some last entries, such as a block scalar at the end of the file. Insert before them.
         last = node.children[-2] if node.kind == "mapping" else node.children[-1]
         at = line_start(text, last.start)
-        lines = _lines(tree, more, column(text, node))[len(eol(text)) :] + eol(text)
+        lines = _lines(tree, more, column(text, node)) + eol(text)
         return checked(tree, [Splice(at, at, lines)], {id(node): grows(more, last=False)})
 
 
-def _lines(tree: Tree, data: Mapping[str, Data] | Sequence[Data], indent: int, width: int = 2) -> str:
-    """Return the data as block lines, each after a line ending."""
-    lines = block(data, indent_step(tree), sequence_shift(tree), width)
-    return "".join(f"{eol(tree.text)}{' ' * indent}{line}" for line in lines)
+def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
+    """Return the data as block lines, without a line ending after the last one."""
+    return eol(tree.text).join(" " * indent + line for line in block(data, *indents(tree), width))
 
 
-def _grow_flow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
+def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
     text, close = tree.text, node.end - 1
     quote = quoted_keys(tree, node)
     fresh = flow(more, quote=quote)[1:-1]
@@ -252,7 +252,7 @@ def _grow_flow(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]
     return [Splice(end, end, comma), Splice(tail, tail, f"{eol(text)}{margin}{fresh}" + ("" if comma else ","))]
 
 
-def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> list[Splice]:
+def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     """Return the splices that replace a null or empty brackets.
 
     The new content is block lines below the key, or flow style inside flow style.
@@ -261,21 +261,22 @@ def _fill(tree: Tree, node: Node, more: Mapping[str, Data] | Sequence[Data]) -> 
     start = body(text, node)
     empty = start >= node.end
     if parent is None:
-        return [_fill_root(tree, node, _lines(tree, more, 0)[len(eol(text)) :])]
+        return [_fill_root(tree, node, _lines(tree, more, 0))]
     at = slot(tree, node) if empty and not node.anchor else start
     if parent.style == "{":
         gap = " " if empty else ""
         return [Splice(at, max(at, node.end), gap + flow(more, quote=quoted_keys(tree, parent)))]
     if parent.kind == "sequence":
         dash = column(text, parent)
-        lines = _lines(tree, more, dash + 2)[len(eol(text)) + dash + 2 :]
+        lines = _lines(tree, more, dash + 2).lstrip(" ")
         gap = "" if text[at - 1 : at] == " " else " "
         return [Splice(at, max(at, node.end), gap + lines)]
     # `key: ~` or `key: []` loses its value, and a comment after it stays on the key's line.
-    cut = [] if empty else [Splice(_before_blanks(text, start), node.end, "")]
-    indent = column(text, parent) + (indent_step(tree) if isinstance(more, Mapping) else sequence_shift(tree))
+    cut = [] if empty else [Splice(_without_blanks(text, start), node.end, "")]
+    step, shift = indents(tree)
+    indent = column(text, parent) + (step if isinstance(more, Mapping) else shift)
     tail = line_end(text, at if empty else node.end)
-    return [*cut, Splice(tail, tail, _lines(tree, more, indent))]
+    return [*cut, Splice(tail, tail, eol(text) + _lines(tree, more, indent))]
 
 
 def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
@@ -284,31 +285,20 @@ def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
         at = line_start(text, start)
         if only_blank(text, at, start):
             return Splice(at, node.end, lines)
-        return Splice(_before_blanks(text, start), node.end, eol(text) + lines)
+        return Splice(_without_blanks(text, start), node.end, eol(text) + lines)
     if node.anchor:
         return Splice(node.end, node.end, eol(text) + lines)
-    return append(text, next(doc.end for doc in tree.documents if doc.root is node), lines)
+    return _append(text, next(end for root, end in zip(tree.roots, tree.ends, strict=True) if root is node), lines)
 
 
-def _before_blanks(text: str, at: int) -> int:
-    while text[at - 1] in " \t":
-        at -= 1
-    return at
+def _without_blanks(text: str, end: int) -> int:
+    return len(text[:end].rstrip(" \t"))
 
 
-def append(text: str, at: int, lines: str) -> Splice:
+def _append(text: str, at: int, lines: str) -> Splice:
     """Return the splice that puts `lines` at the end of a document, on their own lines."""
     before = "" if at == line_start(text, at) else eol(text)
     return Splice(at, at, before + lines + ("" if before else eol(text)))
-
-
-def begin(tree: Tree, data: Mapping[str, Data]) -> Tree:
-    """Return the tree of a text that had no documents, with a first document below its comments."""
-    splice = append(tree.text, len(tree.text), _lines(tree, data, 0)[len(eol(tree.text)) :])
-    new = parse(apply(tree.text, [splice]))
-    if len(new.documents) != 1 or not holds(new.documents[0].root, data):
-        raise more_than_meant()
-    return new
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
@@ -322,7 +312,7 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
         before = entries[index - 1]
         cut = Splice(key.start, following, "") if following is not None else Splice(entry_end(text, *before), end, "")
     elif only_blank(text, start, key.start):
-        cut = without_lines(text, start, line_end(text, end))
+        cut = _without_lines(text, start, line_end(text, end))
     elif following is not None:  # after a dash
         cut = Splice(key.start, following, "")
     else:
@@ -339,12 +329,10 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
     cuts: dict[int, Splice] = {}
     for number in numbers:
         item = sequence.children[number]
-        dash = item.start - 1
-        while text[dash] in " \t\r\n":  # the item may begin below its dash
-            dash -= 1
+        dash = len(text[: item.start].rstrip(" \t\r\n")) - 1  # the item may begin below its dash
         start = line_start(text, dash)
         if text[dash] == "-" and only_blank(text, start, dash):
-            cuts[number] = without_lines(text, start, line_end(text, content_end(text, item)))
+            cuts[number] = _without_lines(text, start, line_end(text, content_end(text, item)))
     # Nothing depends on the removal, so if it would change more than these items, they stay.
     try:
         return checked(tree, [*cuts.values()], {id(sequence): shrinks(*cuts)})
@@ -352,7 +340,7 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
         return tree
 
 
-def without_lines(text: str, start: int, tail: int) -> Splice:
+def _without_lines(text: str, start: int, tail: int) -> Splice:
     """Return the splice that removes whole lines, together with one line ending."""
     if tail < len(text):
         return Splice(start, tail + (2 if text[tail : tail + 2] == "\r\n" else 1), "")

@@ -194,14 +194,14 @@ def column(text: str, node: Node) -> int:
 
 
 @lru_cache(maxsize=2)
-def _steps(tree: Tree) -> tuple[int, int]:
-    """Return by how many columns this text indents mappings in mappings, and sequences in mappings."""
+def indents(tree: Tree) -> tuple[int, int]:
+    """Return by how many columns this text indents mappings in mappings (or 2), and sequences in mappings (or 0)."""
     step = shift = -1
     # The first mapping in a mapping and the first sequence in a mapping show the file's style.
     blocks = (
         (node, child)
-        for document in tree.documents
-        for node in walk(document.root)
+        for root in tree.roots
+        for node in walk(root)
         if node.kind == "mapping" and node.style != "{"
         for _, child in pairs(node)
         if child.children and child.style != "{"
@@ -215,16 +215,6 @@ def _steps(tree: Tree) -> tuple[int, int]:
         if min(step, shift) >= 0:
             break
     return (step if step > 0 else shift if shift > 0 else 2), max(0, shift)
-
-
-def indent_step(tree: Tree) -> int:
-    """Return by how many columns this text indents a mapping in a mapping (2 if it has none)."""
-    return _steps(tree)[0]
-
-
-def sequence_shift(tree: Tree) -> int:
-    """Return by how many columns this text indents a sequence in a mapping (0 if it has none)."""
-    return _steps(tree)[1]
 
 
 def dash_width(text: str, sequence: Node) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from task.editors.yaml.tree import DEPTH, Document, Node, Tree, is_merge, pairs, resolved, value, walk
+from task.editors.yaml.tree import DEPTH, Node, Tree, is_merge, pairs, resolved, value
 from task.errors import TargetError
 from task.text import shortened
 
@@ -32,15 +33,6 @@ class Segment:
     flaw: str = ""  # why the indices cannot be used
 
 
-@dataclass(frozen=True)
-class Lookup:
-    """Where a path leads: to existing nodes, or to a mapping that lacks the rest."""
-
-    nodes: tuple[Node, ...]
-    parent: Node | None = None  # the mapping (or null) that lacks the rest of the path
-    missing: tuple[str, ...] = ()
-
-
 def parse_path(text: str) -> tuple[Segment, ...]:
     """Return the steps of a path. Raises TargetError if it has more steps than a file may have levels."""
     steps = []
@@ -59,17 +51,13 @@ def parse_path(text: str) -> tuple[Segment, ...]:
     return tuple(steps)
 
 
-def find(tree: Tree, document: Document, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
+def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
     """Return the nodes at the path. With `merges`, include those that only a merge key (`<<`) adds.
 
     Raises TargetError if two keys with dots fit equally well, or if a key on the path is set twice.
     """
-    return _find(_Mappings(tree, document), path, merges=merges)
-
-
-def _find(at: _Mappings, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
     # The interpretation with the fewest dots in keys wins: the nested path.
-    matches = sorted(_matches(at, at.document.root, path, merges), key=lambda match: match[0])
+    matches = sorted(_matches(_mappings(tree), root, path, merges), key=lambda match: match[0])
     if not matches:
         return ()
     fewest = matches[0][0]
@@ -89,10 +77,10 @@ _Match = tuple[int, Node, Node]  # how many dots were taken as part of a key; th
 
 
 def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
-    mapping = resolved(at.document, node)
+    mapping = resolved(node)
     for used in range(1, len(path) + 1) if mapping.kind == "mapping" else ():
         for key, indices in _keys(path[:used]):
-            inner = item(at.document, at.value(mapping, key) if merges else at.own(mapping, key), indices)
+            inner = item(at.value(mapping, key) if merges else at.own(mapping, key), indices)
             if inner is None:
                 continue
             if used == len(path):
@@ -112,27 +100,32 @@ def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield front + last.text, ()
 
 
-def item(document: Document, node: Node | None, indices: Sequence[int]) -> Node | None:
+def item(node: Node | None, indices: Sequence[int]) -> Node | None:
     """Return the item at these indices, one for each level of lists, or None. Without indices, return the node."""
     for index in indices:
-        inner = resolved(document, node) if node is not None else None
+        inner = resolved(node) if node else None
         if inner is None or inner.kind != "sequence" or index >= len(inner.children):
             return None
         node = inner.children[index]
     return node
 
 
-def entries(document: Document, mapping: Node, depth: int = 0) -> Mapping[str, Node]:
+def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
     """Return the keys of a mapping with their values, as Helm reads them: merged keys too, and the last one counts."""
     found: dict[str, Node] = {}
     for name, node in pairs(mapping) if mapping.kind == "mapping" and depth < DEPTH else ():
         if is_merge(name):
-            source = resolved(document, node)
-            for one in reversed(source.children if source.kind == "sequence" else (source,)):
-                found |= entries(document, resolved(document, one), depth + 1)
+            for one in reversed(_sources(node)):
+                found |= entries(one, depth + 1)
         elif name.kind == "scalar":
-            found[name.value] = resolved(document, node)
+            found[name.value] = resolved(node)
     return found
+
+
+def _sources(node: Node) -> tuple[Node, ...]:
+    """Return what a merge key brings, through aliases: a mapping, or the items of a list."""
+    source = resolved(node)
+    return tuple(map(resolved, source.children)) if source.kind == "sequence" else (source,)
 
 
 class _Mappings:
@@ -141,9 +134,8 @@ class _Mappings:
     YAML says that a mapping's own key wins over a merge key wherever it is. Helm's reader does not know that.
     """
 
-    def __init__(self, tree: Tree, document: Document) -> None:
+    def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.document = document
         self._known: dict[tuple[int, str], Node | None] = {}
         self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
@@ -192,29 +184,25 @@ class _Mappings:
 
     def _merged(self, node: Node, key: str, depth: int) -> Node | None:
         """Return the value that a merge key brings, or None. In a list of mappings, the first one with the key wins."""
-        source = resolved(self.document, node)
-        sources = source.children if source.kind == "sequence" else (source,)
-        mappings = (one for each in sources if (one := resolved(self.document, each)).kind == "mapping")
-        values = (self.value(one, key, depth + 1) for one in mappings)
+        values = (self.value(one, key, depth + 1) for one in _sources(node) if one.kind == "mapping")
         return next((one for one in values if one is not None), None)
 
 
-def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()) -> Iterator[tuple[Segment, ...]]:
+_mappings = lru_cache(maxsize=2)(_Mappings)  # a tree is searched for several keys
+
+
+def uses(tree: Tree, root: Node, node: Node, missing: Sequence[str] = ()) -> Iterator[tuple[Segment, ...]]:
     """Yield the paths at which a reader finds this node, through aliases and merge keys, or a key that it lacks.
 
     Raises TargetError if there are too many of them, or if the node is a key.
     """
-    aliases: dict[int, list[Node]] = {}
-    for one in walk(document.root):
-        if one.kind == "alias":
-            aliases.setdefault(id(document.anchors[id(one)]), []).append(one)
     stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
-    at, number = _Mappings(tree, document), 0
+    number = 0
     for _ in range(MOST_STEPS):
         if not stack:
             return
         current, below = stack.pop()
-        stack += [(alias, below) for alias in aliases.get(id(current), ())]
+        stack += [(alias, below) for alias in tree.aliases(current)]
         parent, key = tree.parent(current), tree.key_of(current)
         if key is current:
             raise TargetError(f"line {tree.line(key)} has an alias as a key", hint="write the key out")
@@ -223,9 +211,9 @@ def uses(tree: Tree, document: Document, node: Node, missing: Sequence[str] = ()
             if number > MOST_USES:
                 break
             steps = _segments(below)
-            found = _find(at, steps, merges=True)
+            found = find(tree, root, steps, merges=True)
             # a mapping may have its own key, which hides the merged one
-            if not found if missing else any(resolved(document, one) is node for one in found):
+            if not found if missing else any(resolved(one) is node for one in found):
                 yield steps
         elif key is not None:
             stack.append((parent, below if is_merge(key) else (key.value, *below)))
@@ -247,22 +235,22 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
     return tuple(steps)
 
 
-def locate(tree: Tree, document: Document, path: Sequence[Segment]) -> Lookup:
-    """Return where to write: the nodes at the path, or the last mapping on it, to which the rest has to be added.
+def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple[str, ...]]:
+    """Return where to write: the node at the path, or the last mapping (or null) on it, and the keys that it lacks.
 
     Raises the errors of `find`. Raises TargetError, too, if the path runs through something that is not a mapping, if a
     list or an index is missing, or if a new key would hide what a merge key brings.
     """
-    if nodes := find(tree, document, path, merges=False):
-        return Lookup(nodes)
-    at, node, rest = _Mappings(tree, document), resolved(document, document.root), tuple(path)
+    if nodes := find(tree, root, path, merges=False):
+        return nodes[-1], ()
+    at, node, rest = _mappings(tree), root, tuple(path)
     while node.kind == "mapping":
         step = _step(at, node, rest)
         if step is None:
-            return Lookup((), node, _missing(at, node, rest))
+            break
         node, rest = step
-    if node.null:
-        return Lookup((), node, _missing(at, node, rest))
+    if node.null or node.kind == "mapping":
+        return node, _missing(at, node, rest)
     parent, wanted = path_text(path[: len(path) - len(rest)]) or "the file", path_text(path)
     if node.kind == "sequence":
         hint = f"name one item of it, such as {parent}[0].{path_text(rest)}"
@@ -279,11 +267,11 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
 
     The step is the plain key, or the only key with dots that fits.
     """
-    tree, document, first = at.tree, at.document, rest[0]
+    tree, first = at.tree, rest[0]
     plain = at.own(node, first.name)
     if plain is not None and not first.flaw:
         for index in first.indices:
-            items = resolved(document, plain)
+            items = resolved(plain)
             if items.kind != "sequence":
                 hint = f"name it without an index: {first.name}"
                 raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint=hint)
@@ -291,7 +279,7 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
                 message = f"{first.text}: the list has {len(items.children)} items"
                 raise TargetError(message, hint="name one of them, counted from 0, or add the item to the file first")
             plain = items.children[index]
-        return resolved(document, plain), rest[1:]
+        return resolved(plain), rest[1:]
     dotted = [
         (child, indices, used)
         for used in range(2, len(rest))
@@ -301,8 +289,8 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
     if len(dotted) > 1:
         raise _ambiguous(rest)
     for child, indices, used in dotted:
-        inner = item(document, child, indices)
-        return (resolved(document, inner), rest[used:]) if inner is not None else None
+        inner = item(child, indices)
+        return (resolved(inner), rest[used:]) if inner is not None else None
     return None
 
 
@@ -321,7 +309,7 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
     name = rest[0].name
     merged = at.value(node, name) if node.kind == "mapping" and len(rest) > 1 else None
     if merged is not None:
-        inner = resolved(at.document, merged)
+        inner = resolved(merged)
         if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
             raise TargetError(
                 f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out"

@@ -7,9 +7,9 @@ than its text. No function here recurses, so deep nesting causes an error messag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from task.errors import Malformed, TargetError
@@ -34,6 +34,7 @@ class Node:
     anchor: str = ""
     tag: str = ""  # the explicit one
     children: tuple[Node, ...] = ()  # of a mapping: key, value, key, value, …
+    target: Node | None = field(default=None, repr=False, compare=False)  # of an alias
 
     @property
     def null(self) -> bool:
@@ -41,31 +42,32 @@ class Node:
         return self.kind == "scalar" and not self.style and not self.tag and self.value in NULL
 
 
-@dataclass(frozen=True)
-class Document:
-    """One document of a stream. `end` is the place of its `...`, of the next `---`, or of the end of the text."""
-
-    root: Node
-    end: int
-    anchors: Mapping[int, Node]  # id of an alias → its node
-
-
 class Tree:
-    """A text and its documents. Parents are computed when they are first needed."""
+    """A text, the roots of its documents, and where they end. Parents and aliases are found when first needed."""
 
-    __slots__ = ("_parents", "documents", "text")
-
-    def __init__(self, text: str, documents: tuple[Document, ...]) -> None:
+    def __init__(self, text: str, documents: Sequence[tuple[Node, int]]) -> None:
         self.text = text
-        self.documents = documents
-        self._parents: dict[int, Node] | None = None
+        self.roots = tuple(root for root, _ in documents)
+        self.ends = tuple(end for _, end in documents)
+
+    @property
+    def root(self) -> Node | None:
+        """The root of the first document, or None if there is none."""
+        return self.roots[0] if self.roots else None
+
+    @cached_property
+    def _parents(self) -> Mapping[int, Node]:
+        return {id(child): node for root in self.roots for node in walk(root) for child in node.children}
+
+    @cached_property
+    def _aliases(self) -> Mapping[int, Sequence[Node]]:
+        found: dict[int, list[Node]] = {}
+        for node in (node for root in self.roots for node in walk(root) if node.target):
+            found.setdefault(id(node.target), []).append(node)
+        return found
 
     def parent(self, node: Node) -> Node | None:
         """Return the collection that contains `node`, or None for a root."""
-        if self._parents is None:
-            self._parents = {
-                id(child): node for doc in self.documents for node in walk(doc.root) for child in node.children
-            }
         return self._parents.get(id(node))
 
     def ancestors(self, node: Node) -> Iterator[Node]:
@@ -82,9 +84,18 @@ class Tree:
             return None
         return next(key for key, value in pairs(parent) if value is node or key is node)
 
+    def aliases(self, node: Node) -> Sequence[Node]:
+        """Return the aliases that refer to `node` itself."""
+        return self._aliases.get(id(node), ())
+
     def line(self, node: Node) -> int:
         """Return the number of the line in which `node` begins, from 1."""
         return self.text.count("\n", 0, node.start) + 1
+
+
+def resolved(node: Node) -> Node:
+    """Return the node itself, or the node that an alias refers to."""
+    return node.target or node
 
 
 def pairs(mapping: Node) -> Iterator[tuple[Node, Node]]:
@@ -103,16 +114,19 @@ def values(mapping: Node, key: str) -> tuple[Node, ...]:
     return tuple(value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key)
 
 
-def value(mapping: Node, key: str) -> Node | None:
-    """Return the value of a key, or None.
+def value(mapping: Node | None, key: str) -> Node | None:
+    """Return the value of a key, or None, also if the node is not a mapping.
 
     If the key is repeated, return the last value, as readers that allow this do.
     """
-    last = None
-    for name, node in pairs(mapping):
-        if name.value == key and name.kind == "scalar":
-            last = node
-    return last
+    found = values(mapping, key) if mapping and mapping.kind == "mapping" else ()
+    return found[-1] if found else None
+
+
+def resolved_value(mapping: Node | None, key: str) -> Node | None:
+    """Return the node that `value` or its alias means, or None."""
+    found = value(mapping, key)
+    return resolved(found) if found else None
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -145,92 +159,63 @@ def _parse(text: str) -> Tree:
 _parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking parse the same text
 
 
-def _documents(events: Iterable[Any], shift: int) -> Iterator[Document]:
-    build = _NodeBuilder(shift)
+def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
+    """Yield the root and the end of each document: its `...`, the next `---`, or the end of the text."""
+    outer: list[tuple[Any, list[Node]]] = []  # the first event of each open collection, and the children around it
+    children: list[Node] = []  # of the innermost open collection
+    anchored: dict[str, Node] = {}
     for event in events:
-        name = event.__class__.__name__
-        if name == "DocumentStartEvent":
-            build = _NodeBuilder(shift)
+        name, at = event.__class__.__name__, (event.start_mark.index + shift, event.end_mark.index + shift)
+        if name == "ScalarEvent":
+            node = Node("scalar", *at, event.value, event.style or "", event.anchor or "", str(event.tag or ""))
+        elif name in ("MappingStartEvent", "SequenceStartEvent"):
+            outer.append((event, children))
+            children = []
+            if len(outer) > DEPTH:
+                raise TargetError(f"nested deeper than {DEPTH} levels", hint="no values file needs that: simplify it")
+            continue
+        elif name in ("MappingEndEvent", "SequenceEndEvent"):
+            kind: Literal["mapping", "sequence"] = "mapping" if name == "MappingEndEvent" else "sequence"
+            inner = tuple(children)
+            first, children = outer.pop()
+            start, style = first.start_mark.index + shift, "{" if first.flow_style else ""
+            node = Node(kind, start, at[1], "", style, first.anchor or "", str(first.tag or ""), inner)
+        elif name == "AliasEvent":
+            if event.anchor not in anchored:
+                line = event.start_mark.line + 1
+                raise TargetError(
+                    f"the alias *{event.anchor} in line {line} has no anchor", hint="define the anchor above it"
+                )
+            node = Node("alias", *at, event.anchor, target=anchored[event.anchor])
         elif name == "DocumentEndEvent":
-            _refuse_bomb(build.root[0], build.aliases)
-            yield Document(build.root[0], event.start_mark.index + shift, build.aliases)
-        elif name[:6] != "Stream":
-            build.add(name, event)
+            if anchored:
+                _refuse_bomb(children[0])
+            yield children[0], at[0]
+            children, anchored = [], {}
+            continue
+        else:
+            continue
+        if node.anchor:
+            anchored[node.anchor] = node
+        children.append(node)
 
 
-def _refuse_bomb(root: Node, aliases: Mapping[int, Node]) -> None:
+def _refuse_bomb(root: Node) -> None:
     """Raise TargetError for an alias bomb.
 
     Argo CD and Helm expand aliases when they read the file. Go's YAML refuses such a document ("excessive aliasing").
     """
     sizes: dict[int, int] = {}
-    stack = [root] if aliases else []
+    stack = [root]
     while stack:
         node = stack[-1]
-        parts = (aliases[id(node)],) if node.kind == "alias" else node.children
+        parts = (node.target,) if node.target else node.children
         if waiting := [part for part in parts if id(part) not in sizes]:
             stack.extend(waiting)
         else:
             sizes[id(stack.pop())] = 1 + sum(sizes[id(part)] for part in parts)
-    if aliases and BOMB < sizes[id(root)] > 10 * len(sizes):
+    if BOMB < sizes[id(root)] > 10 * len(sizes):
         raise TargetError(f"its aliases stand for more than {BOMB:,} values", hint="write out what they mean")
-
-
-class _NodeBuilder:
-    """Builds nodes from the events of one document."""
-
-    def __init__(self, shift: int) -> None:
-        self.shift = shift
-        self.root: list[Node] = []
-        self.open: list[tuple[Any, list[Node]]] = []
-        self.into = self.root  # the children of the innermost open collection
-        self.anchored: dict[str, Node] = {}
-        self.aliases: dict[int, Node] = {}
-
-    def add(self, name: str, event: Any) -> None:
-        if name == "ScalarEvent":
-            self.place(self.node("scalar", event, event.end_mark.index, (event.value, event.style or "")))
-        elif name in ("MappingStartEvent", "SequenceStartEvent"):
-            self.open.append((event, self.into))
-            self.into = []
-            if len(self.open) > DEPTH:
-                raise TargetError(f"nested deeper than {DEPTH} levels", hint="no values file needs that: simplify it")
-        elif name == "AliasEvent":
-            self.alias(event)
-        else:
-            self.close("mapping" if name == "MappingEndEvent" else "sequence", event)
-
-    def close(self, kind: Literal["mapping", "sequence"], event: Any) -> None:
-        start, outer = self.open.pop()
-        children, self.into = tuple(self.into), outer
-        node = self.node(kind, start, event.end_mark.index, ("", "{" if start.flow_style else ""), children)
-        self.place(node)
-
-    def alias(self, event: Any) -> None:
-        node = Node("alias", event.start_mark.index + self.shift, event.end_mark.index + self.shift, event.anchor)
-        if event.anchor not in self.anchored:
-            line = event.start_mark.line + 1
-            raise TargetError(
-                f"the alias *{event.anchor} in line {line} has no anchor", hint="define the anchor above it"
-            )
-        self.aliases[id(node)] = self.anchored[event.anchor]
-        self.into.append(node)
-
-    def node(
-        self,
-        kind: Literal["scalar", "mapping", "sequence"],
-        event: Any,
-        end: int,
-        look: tuple[str, str],
-        children: tuple[Node, ...] = (),
-    ) -> Node:
-        start, tag = event.start_mark.index, str(event.tag or "")
-        return Node(kind, start + self.shift, end + self.shift, *look, event.anchor or "", tag, children)
-
-    def place(self, node: Node) -> None:
-        if node.anchor:
-            self.anchored[node.anchor] = node
-        self.into.append(node)
 
 
 def refuse_odd_breaks(tree: Tree) -> None:
@@ -241,30 +226,13 @@ def refuse_odd_breaks(tree: Tree) -> None:
     """
     if not _ODD_BREAK.search(tree.text):
         return
-    nodes = [node for document in tree.documents for node in walk(document.root)]
+    nodes = [node for root in tree.roots for node in walk(root)]
     keys = {id(key) for node in nodes if node.kind == "mapping" for key, _ in pairs(node)}
-    at = 0
-    for start, end in (
-        *((node.start, node.end) for node in nodes if node.kind == "scalar" and id(node) not in keys),
-        (len(tree.text), len(tree.text)),
-    ):
+    places = [(node.start, node.end) for node in nodes if node.kind == "scalar" and id(node) not in keys]
+    at, end_of_text = 0, len(tree.text)
+    for start, end in (*places, (end_of_text, end_of_text)):
         if found := _ODD_BREAK.search(tree.text, at, max(at, start)):
             line = tree.text.count("\n", 0, found.start()) + 1
             what = f"U+{ord(found[0]):04X}, which some readers take for the end of the line"
             raise TargetError(f"line {line}: has {what}", hint="remove it, or begin a new line there")
         at = end
-
-
-def resolved(document: Document, node: Node) -> Node:
-    """Return the node itself, or the node that an alias refers to."""
-    while node.kind == "alias":
-        node = document.anchors[id(node)]
-    return node
-
-
-def users(document: Document, node: Node) -> tuple[Node, ...]:
-    """Return the aliases that refer to `node` itself."""
-    if not node.anchor:
-        return ()
-    aliases = (alias for alias in walk(document.root) if alias.kind == "alias")
-    return tuple(alias for alias in aliases if document.anchors[id(alias)] is node)
