@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from task.deciding.job import Ask, Job, Terms, error_decision
 from task.deciding.target import first_live, live_reading
-from task.deciding.weigh import question_about, registry_error, suits
+from task.deciding.weigh import question_about, registry_error
 from task.errors import TaskError
 from task.landing.before_deciding import CONFIG, as_wanted
 from task.landing.ports import World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.match import AT_ONCE, Matched, asks_for_all, by_branch, by_login, by_repository, left_out
 from task.pipeline.overlooked import Seen
-from task.policy.judge import MOST_YOUNG, dates_needed, objection, ranked, too_young, young_until
+from task.policy.judge import MOST_YOUNG, dates_needed, objection, ranked, suits, too_young, young_until
 from task.policy.strategies import rules_of
 from task.repository_config.reading import config_in
 from task.threads import in_threads

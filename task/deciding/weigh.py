@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from task.deciding.job import Move, Promoted, Remember, Terms, failed
@@ -38,7 +38,7 @@ from task.policy.builds import (
     why_older,
     written,
 )
-from task.policy.judge import accepts, judge, objection, too_young, young_until
+from task.policy.judge import judge, objection, suits, too_young, young_until
 from task.policy.strategies import needs, rules_of
 
 
@@ -137,17 +137,6 @@ def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | No
         has = ", ".join(answer.platforms[:10])
         return Verdict("refuse", "platforms", f"the image is for {has}, and platforms wants {', '.join(wanted)}")
     return None
-
-
-def suits(wanted: Sequence[str], platforms: Iterable[str]) -> bool:
-    """Tell whether an image is for one of the wanted platforms."""
-    return any(accepts(wanted, *_parts(one)) for one in platforms)
-
-
-def _parts(platform: str) -> tuple[str, str, str]:
-    os, _, rest = platform.partition("/")
-    arch, _, variant = rest.partition("/")
-    return os, arch, variant
 
 
 def registry_error(decision: Decision, error: TaskError) -> Decision:

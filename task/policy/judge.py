@@ -7,7 +7,7 @@ Pure: the same question always has the same answer. After a lost push race, the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from math import ceil
 
@@ -83,23 +83,20 @@ def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
     return tuple(tag for tag in candidates if objection(tag, policy) is None)
 
 
-def dates_needed(tags: Iterable[str], policy: Policy, known: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the tags whose dates are needed and not known.
-
-    Only a strategy that sorts by date needs them, and only for several tags.
-    """
+def dates_needed(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
+    """Return the tags whose dates are needed: only a strategy that sorts by date needs them, and for several tags."""
     candidates = admitted(tags, policy) if needs(policy, "created") else ()
-    return tuple(tag for tag in candidates if tag not in (known or {})) if len(candidates) > 1 else ()
+    return candidates if len(candidates) > 1 else ()
 
 
-def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -> tuple[str, ...]:
     """Return the admitted tags, newest first.
 
     `dates` are RFC 3339 in UTC, and "" for an image without a date, which is older than any other. The
     caller has to give those of all `dates_needed`: a missing date counts as "".
     """
-    sort_key, known = rules_of(policy).sort_key, dates or {}
-    return tuple(sorted(admitted(tags, policy), key=lambda tag: sort_key(tag, known.get(tag, "")), reverse=True))
+    sort_key = rules_of(policy).sort_key
+    return tuple(sorted(admitted(tags, policy), key=lambda tag: sort_key(tag, dates.get(tag, "")), reverse=True))
 
 
 # Go's architectures, because images are built for them.
@@ -110,18 +107,14 @@ _ARCHITECTURES = (
 _OTHER_NAMES = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
 
 
-def accepts(wanted: Sequence[str], os: str, arch: str, variant: str = "", runtime: str = "") -> bool:
-    """Tell whether an image for `os/arch[/variant]` is for one of the wanted platforms.
+def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
+    """Tell whether an image for these platforms (`os/arch[/variant]`) is for one of the wanted ones.
 
     A wanted platform without a variant accepts any variant, and one with a variant accepts only that. Case matters. A
-    text that is not a platform accepts nothing, so that a typo never lets an image through. If no platform is wanted,
-    `runtime` is (AIU uses the platform that it runs on), and if that is "" as well, any platform.
+    text that is not a platform accepts nothing, so that a typo never lets an image through.
     """
-    for text in wanted or ([runtime] if runtime else []):  # as in AIU, a list replaces the runtime's platform
-        wanted_os, wanted_arch, wanted_variant = _parts(text)
-        if wanted_os and wanted_arch and (wanted_os, wanted_arch) == (os, arch) and wanted_variant in ("", variant):
-            return True
-    return not wanted and not runtime
+    built = {parts for one in platforms for parts in (_parts(one), (*_parts(one)[:2], ""))}
+    return any(is_platform(one) and _parts(one) in built for one in wanted)
 
 
 def is_platform(text: str) -> bool:
@@ -144,7 +137,7 @@ def meant_platforms(text: str) -> tuple[str, ...]:
 
 def _parts(text: str) -> tuple[str, str, str]:
     """Return the parts of `os/arch/variant`. Everything after the second slash is the variant, as in AIU."""
-    os, _, rest = text.strip().partition("/")
+    os, _, rest = text.partition("/")
     arch, _, variant = rest.partition("/")
     return os, arch, variant
 

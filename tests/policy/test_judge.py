@@ -1,7 +1,12 @@
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from task.annotations.keys import Setting, platforms
 from task.model import Image, Policy, Reading
-from task.policy.judge import judge
+from task.policy.judge import is_platform, judge, suits, too_young, young_until
 
 DIGEST = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
@@ -98,3 +103,83 @@ def test_no_other_entry_of_the_image_goes_back_either() -> None:
 def test_the_reason_names_the_rule_and_both_tags() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).because == "2.0.0 is newer than 1.0.0"
     assert "~1.2" in judge(image("2.0.0"), RANGE, Reading()).because
+
+
+# Platforms. Rows of `cases/annotations.json` are Image Updater's own outputs.
+CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "annotations.json").read_text(encoding="utf-8"))
+# Where ours differs on purpose.
+OURS = {
+    "platform-empty": "an empty value counts as absent",
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in CASES["cases"] if c["input"]["op"] == "platform" and c["id"] not in OURS],
+    ids=lambda case: case["id"],
+)
+def test_platforms_as_image_updater_matches_them(case: dict[str, Any]) -> None:
+    given = case["input"]
+    said = given["platforms"]
+    wanted = platforms(Setting("web.platforms", said)) if said else ("linux/amd64",)  # on which Image Updater ran
+    assert suits(wanted, ["/".join((given["os"], given["arch"], given["variant"]))]) is case["expect"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "image", "expected"),
+    [
+        ("linux/arm64/v8", "linux/arm64/v8", True),
+        ("linux/arm64/v8", "linux/arm64/invalid", False),
+        ("linux/arm/v6", "linux/arm/", False),  # a wanted variant, and an image that says none
+        ("linux/arm/v6", "linux/arm/v7", False),
+        ("linux/arm/v6", "linux/amd64/", False),
+        ("linux/arm/v6", "linux/amd64/v6", False),
+        ("linux/arm", "linux/arm/v7", True),  # no wanted variant: any
+        ("linux/arm/", "linux/arm/v7", True),
+        ("linux/arm/v6, linux/amd64", "linux/amd64/v6", True),
+        ("linux/arm/v6, linux/amd64", "linux/arm/", False),
+        (" linux/amd64 , windows/amd64", "windows/amd64/", True),
+        ("linux/amd64", "windows/amd64/", False),
+        ("invalid", "linux/amd64/", False),
+        ("invalid", "invalid//", False),
+        ("linux/", "linux//", False),
+        ("Linux/AMD64", "linux/amd64/", False),
+        ("a/b/c/d", "a/b/c/d", True),
+        ("a/b/c/d", "a/b/c", False),
+    ],
+)
+def test_a_platform_takes_its_own_images(wanted: str, image: str, expected: bool) -> None:
+    assert suits(platforms(Setting("web.platforms", wanted)), [image]) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("linux/amd64", True), ("linux", False), ("/amd64", False), ("", False)]
+)
+def test_what_is_a_platform(text: str, expected: bool) -> None:
+    assert is_platform(text) is expected
+
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("since", "seconds", "now", "until"),
+    [
+        ("2026-11-20T12:00:00Z", 3 * DAY, "2026-11-23T11:59:59Z", "2026-11-23T12:00:00Z"),
+        ("2026-11-20T12:00:00Z", 3 * DAY, "2026-11-23T12:00:00Z", ""),
+        ("2026-11-20T12:00:00.123456789Z", 3 * DAY, "2026-11-23T12:00:00Z", "2026-11-23T12:00:01Z"),
+        ("2027-01-01T00:00:00Z", DAY, "2026-11-23T12:00:00Z", "2027-01-02T00:00:00Z"),  # a clock that is ahead
+        ("1970-01-01T00:00:00Z", 366 * DAY, "2026-11-23T12:00:00Z", ""),
+        # Europe's clocks go back on the 25th: 48 hours are 48 hours
+        ("2026-10-24T12:00:00+02:00", 2 * DAY, "2026-10-26T10:59:59+01:00", "2026-10-26T10:00:00Z"),
+        ("2026-10-24T12:00:00+02:00", 2 * DAY, "2026-10-26T11:00:00+01:00", ""),
+    ],
+)
+def test_until_when_it_is_too_young(since: str, seconds: int, now: str, until: str) -> None:
+    found = young_until(since, seconds, now)
+    assert found.replace(".000Z", "Z") == until
+
+
+def test_the_refusal_says_the_time_or_that_there_is_none() -> None:
+    assert "from 2026-11-23T12:00:00Z on" in too_young("1.2.0", "2026-11-23T12:00:00Z").because
+    assert "has no date" in too_young("1.2.0", "").because
