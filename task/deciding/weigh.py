@@ -110,7 +110,7 @@ def _counts(image: Image, current: Reading, policy: Policy) -> bool:
 def _told_apart(new: Build, old: Build) -> bool:
     """Tell whether the builds differ by more than the date, or may. Git's history is asked before the registry."""
     no_dates = (replace(new, created=""), replace(old, created=""))
-    return bool(compare(*no_dates, {}).relation) or commits(*no_dates) is not None
+    return compare(*no_dates, {})[0] != "" or commits(*no_dates) is not None
 
 
 def image_of(sub: Subscription, current: Reading) -> Image:

@@ -7,7 +7,7 @@ by the creation time of the image, else by arrival. Strategies that order tags c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from task.model import Build, Hold, Image, Meant, Memory, Policy, Reading, State, Written
@@ -18,34 +18,24 @@ from task.urls import host_and_path
 Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old commit) → "newer", "older", …
 
 
-@dataclass(frozen=True)
-class BuildOrder:
-    """Whether a build is newer or older than another, and why. `relation` is "" if that is unknown."""
-
-    relation: Literal["newer", "older", ""]
-    because: str = ""
-
-
-def compare(new: Build, old: Build, ancestry: Ancestry) -> BuildOrder:
-    """Tell whether `new` is newer or older than `old`."""
+def compare(new: Build, old: Build, ancestry: Ancestry) -> tuple[Literal["newer", "older", ""], str]:
+    """Tell whether `new` is newer or older than `old`, and why. Both are "" if that is unknown."""
     ours, theirs = new.sequence, old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
         return _by_number(ours - theirs, f"sequence {ours}", f"sequence {theirs}")
     pair = commits(new, old)
     relation = ancestry.get(pair, "") if pair else ""
     if relation == "newer":
-        return BuildOrder("newer", f"source commit {new.commit[:12]} descends from {old.commit[:12]}")
+        return "newer", f"source commit {new.commit[:12]} descends from {old.commit[:12]}"
     if relation == "older":
-        return BuildOrder("older", f"source commit {new.commit[:12]} is an ancestor of {old.commit[:12]}")
+        return "older", f"source commit {new.commit[:12]} is an ancestor of {old.commit[:12]}"
     if new.created and old.created and (age := epoch_seconds(new.created) - epoch_seconds(old.created)):
         return _by_number(age, f"created {new.created}", f"created {old.created}")
-    return BuildOrder("")
+    return "", ""
 
 
-def _by_number(difference: float, new: str, old: str) -> BuildOrder:
-    if difference > 0:
-        return BuildOrder("newer", f"{new} comes after {old}")
-    return BuildOrder("older", f"{new} comes before {old}")
+def _by_number(difference: float, new: str, old: str) -> tuple[Literal["newer", "older"], str]:
+    return ("newer", f"{new} comes after {old}") if difference > 0 else ("older", f"{new} comes before {old}")
 
 
 def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
@@ -71,8 +61,8 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     So a repeated run of an old pipeline changes nothing, neither after a newer build nor after a rollback.
     """
     newest = memory.written
-    order = compare(event.build, newest.build, ancestry) if newest else BuildOrder("")
-    if order.relation == "newer":
+    relation, because = compare(event.build, newest.build, ancestry) if newest else ("", "")
+    if relation == "newer":
         return ""
     version = version_of(event)
     if version in memory.replaced:
@@ -85,14 +75,11 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     ordered = rules_of(policy).ordered and event.tag != newest.tag
     if ordered and not (rolled_back and rules_of(policy).older(event.tag, newest.tag)):
         return ""
-    if order.relation == "older":
-        return f"a newer build was written, {version_of(newest) or 'unknown'}: {order.because}"
-    replayed = rolled_back and version == version_of(newest)
-    return (
-        f"{version} was written before, and Git has gone back since: a repeated run does not undo that"
-        if replayed
-        else ""
-    )
+    if relation == "older":
+        return f"a newer build was written, {version_of(newest) or 'unknown'}: {because}"
+    if rolled_back and version == version_of(newest):
+        return f"{version} was written before, and Git has gone back since: a repeated run does not undo that"
+    return ""
 
 
 def alike(one: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant) -> bool:
@@ -109,9 +96,9 @@ def gone_back(event: Written, policy: Policy, newest: Written, current: Reading,
     if newest == Written() or alike(newest, event) or (rules_of(policy).ordered and event.tag != newest.tag):
         return ""
     target = memory.written if memory.written and alike(memory.written, current) else Written()
-    if compare(event.build, target.build, {}).relation == "newer":
+    if compare(event.build, target.build, {})[0] == "newer":
         return ""
-    if alike(newest, current) or compare(newest.build, target.build, {}).relation == "older":
+    if alike(newest, current) or compare(newest.build, target.build, {})[0] == "older":
         return f"{version_of(current)} is newer: the source went back from {version_of(newest)} to {version_of(event)}"
     return ""
 
@@ -128,8 +115,8 @@ def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry
     """
     if rules_of(policy).ordered and event.tag != known.tag:
         return rules_of(policy).older(event.tag, known.tag)
-    order = compare(event.build, known.build, ancestry)
-    return order.because if order.relation == "older" else ""
+    relation, because = compare(event.build, known.build, ancestry)
+    return because if relation == "older" else ""
 
 
 MOST = 20  # versions that are recognised when their event is repeated

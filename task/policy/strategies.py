@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cmp_to_key
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from semver import Version
 
@@ -24,32 +24,37 @@ Constraint = Literal["range", "tag", ""]
 UNFIT_HINT = "write regexp: and a pattern with a group (?P<semver>…), or update-strategy: alphabetical"
 
 
-class Rules(Protocol):
-    """The rules of one strategy."""
+class Rules:
+    """The rules of one strategy. These here admit every tag, and know no order of tags."""
 
-    ordered: bool  # whether tags alone say which is newer; if not, builds do
-    needs: tuple[Fact, ...]  # what a decision needs besides the tag
-    constraint: Constraint  # what the constraint means: versions, the one tag to follow, or nothing
+    ordered = False  # whether tags alone say which is newer; if not, builds do
+    needs: tuple[Fact, ...] = ()  # what a decision needs besides the tag
+    constraint: Constraint = ""  # what the constraint means: versions, the one tag to follow, or nothing, as in AIU
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Return (rule, why) if the tag is not admitted, and ("", "") if it is."""
+        return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Return why `tag` does not come after `current` (both admitted, different texts), or "" if it does."""
+        """Return why `tag` does not come after `current` (both admitted, different texts), or "" if it does.
+
+        Without an order of tags, what arrives later is newer.
+        """
+        return ""
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return a key that sorts admitted tags of one repository, newest last. `date` is the registry's, or ""."""
+        return tag
 
 
-class Semver:
+class Semver(Rules):
     """The highest version that the constraints admit.
 
     Of equal versions, the greatest text wins, as in AIU since v0.13.
     """
 
     ordered = True
-    needs: tuple[Fact, ...] = ()
-    constraint: Constraint = "range"
+    constraint = "range"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Refuse anything but a version that satisfies every constraint.
@@ -86,29 +91,16 @@ class Semver:
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the version, then the text."""
-        del date
         return cmp_to_key(Version.compare)(parse_version(tag) or Version(0)), tag
 
 
-class NewestBuild:
+class NewestBuild(Rules):
     """The build that comes last.
 
     An event is the newest build because it arrives last, but lists of tags are sorted by date.
     """
 
-    ordered = False
-    needs: tuple[Fact, ...] = ("created",)
-    constraint: Constraint = ""
-
-    def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Admit every tag. The constraint has no effect, as in AIU."""
-        del tag, policy
-        return "", ""
-
-    def older(self, tag: str, current: str) -> str:
-        """Return "": tags have no order here, and what arrives later is newer."""
-        del tag, current
-        return ""
+    needs = ("created",)
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the date, then the text. An image without a date is older than any other."""
@@ -119,17 +111,10 @@ class NewestBuild:
         return epoch_seconds(f"{whole}Z"), fraction, tag
 
 
-class Alphabetical:
+class Alphabetical(Rules):
     """The greatest tag by byte order: `2024-9` > `2024-10`, `b` > `B`."""
 
     ordered = True
-    needs: tuple[Fact, ...] = ()
-    constraint: Constraint = ""
-
-    def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Admit every tag. The constraint has no effect, as in AIU."""
-        del tag, policy
-        return "", ""
 
     def older(self, tag: str, current: str) -> str:
         """Compare the bytes."""
@@ -139,16 +124,14 @@ class Alphabetical:
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the bytes."""
-        del date
         return tag.encode()
 
 
-class Digest:
+class Digest(Rules):
     """Follows the digest of one mutable tag, which is the constraint."""
 
-    ordered = False
-    needs: tuple[Fact, ...] = ("digest",)
-    constraint: Constraint = "tag"
+    needs = ("digest",)
+    constraint = "tag"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Refuse any tag but the constraint's own."""
@@ -158,18 +141,8 @@ class Digest:
         given = f"tag {tag}" if tag else "an image without a tag"
         return "constraint", f"the digest strategy follows the tag {wanted} and this is {given}"
 
-    def older(self, tag: str, current: str) -> str:
-        """Return "": digests have no order, and what arrives later is newer."""
-        del tag, current
-        return ""
 
-    def sort_key(self, tag: str, date: str) -> Any:
-        """Return the tag. At most one tag is admitted, so this does not matter."""
-        del date
-        return tag
-
-
-class InTagOrder:
+class InTagOrder(Rules):
     """A strategy that orders tags, with another order for them (`tag-order`)."""
 
     ordered = True
@@ -202,7 +175,6 @@ class InTagOrder:
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the order's key."""
-        del date
         return self._order.sort_key(tag)
 
 
