@@ -17,7 +17,7 @@ from task.errors import Malformed
 from task.image import live_image, split_registry
 from task.model import Entry, Flaw, HelmRelease, Image, Keys, Policy, Source, Subscribed, Subscription
 from task.plain_data import mapping
-from task.policy.tag_filter import allow_pattern, check_length, check_pattern
+from task.policy.tag_filter import allow_pattern, check_length, compiled
 from task.policy.version_range import parse_range
 
 GROUPS = ("helm.fluxcd.io/", "flux.weave.works/")
@@ -148,7 +148,7 @@ def filter_policy(text: str) -> Policy:
     if not glob.strip("*"):
         return Policy("newest-build")
     pattern = glob_pattern(glob)
-    check_pattern(pattern)
+    compiled(pattern)
     return Policy("newest-build", allow=pattern)
 
 

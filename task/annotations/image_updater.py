@@ -24,7 +24,7 @@ from task.annotations.image_updater_settings import (
 )
 from task.errors import Malformed
 from task.model import Application, KeySecret, Problem
-from task.policy.tag_filter import glob_match, ignore_globs
+from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
 # AIU ignores these keys. They stay on an Application that a resource configures, because no resource can set the same.
@@ -261,7 +261,7 @@ def _pattern(ref: Mapping[str, Any], at: int) -> str:
     try:
         pattern = text(ref, "namePattern")
         if pattern:
-            ignore_globs(pattern.replace(",", "_"))  # a comma is not a separator here
+            check_glob(pattern)
             return pattern
     except Malformed as error:
         raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None

@@ -43,13 +43,8 @@ def allow_pattern(value: str) -> str | None:
     if not colon or keyword.lower() != "regexp":
         raise Malformed(f"{shortened(value)!r} is neither 'any' nor 'regexp:…'", _allow_hint(keyword, colon, pattern))
     check_length(pattern)
-    check_pattern(pattern)
-    return pattern
-
-
-def check_pattern(pattern: str) -> None:
-    """Raise `Malformed` for a pattern that RE2 or Go's regexp refuses."""
     compiled(pattern)
+    return pattern
 
 
 def check_length(text: str) -> None:
@@ -64,14 +59,6 @@ def check_length(text: str) -> None:
 def allowed(pattern: str | None, tag: str) -> bool:
     """Tell whether the pattern from `allow_pattern` matches anywhere in the tag. None matches every tag."""
     return pattern is None or compiled(pattern).search(tag.encode("utf-8", "surrogatepass")) is not None
-
-
-def ignore_globs(value: str) -> tuple[str, ...]:
-    """Return the globs of an `ignore-tags` value, trimmed, without empty ones. Raises `Malformed` for a broken one."""
-    globs = split_globs(value)
-    for glob in globs:
-        check_glob(glob)
-    return globs
 
 
 def split_globs(value: str) -> tuple[str, ...]:

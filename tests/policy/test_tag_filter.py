@@ -13,12 +13,19 @@ from hypothesis import strategies as st
 from support import costs_at_most
 
 from task.errors import Malformed
-from task.policy.tag_filter import allow_pattern, allowed, glob_match, ignore_globs, ignored
+from task.policy.tag_filter import allow_pattern, allowed, check_glob, glob_match, ignored, split_globs
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "tag-match.json").read_text(encoding="utf-8"))
 
 # Image Updater takes a malformed glob for one that matches nothing; here it is an error of the entry.
 FAILS_CLOSED = {"ignore-sym--x": "a [class] that is not closed"}
+
+
+def ignore_globs(value: str) -> tuple[str, ...]:
+    globs = split_globs(value)
+    for glob in globs:
+        check_glob(glob)
+    return globs
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES["cases"]])
