@@ -3,7 +3,7 @@
 import pytest
 from memory import Story, story
 
-from task.annotations.keys import doubt, names_of
+from task.annotations.keys import doubt
 from task.argocd.api import explained
 from task.argocd.connection import Connection
 from task.editors.yaml.path import locate, parse_path
@@ -203,7 +203,7 @@ def test_an_error_says_what_where_and_what_to_do(raised: object, message: str, h
 
 
 def test_a_misspelt_annotation_is_named_once() -> None:
-    found = doubt("web.alow-tags", names_of("web=acme/web"))
+    found = doubt("web.alow-tags", "web=acme/web")
     assert found is not None
     assert (found.message, found.hint) == (
         "unknown annotation 'web.alow-tags'",

@@ -41,7 +41,7 @@ def range_of(text: str) -> str:
     return wanted
 
 
-def listed(entry: Entry, constraint: str) -> str:
+def listed_as(entry: Entry, constraint: str) -> str:
     """Return the entry of `image-list` with this constraint. It gets an alias if the constraint has a `=`.
 
     AIU takes everything before the first `=` for the alias: `nginx:>=1.0` is the image `1.0` with the alias `nginx:>`.
@@ -61,7 +61,7 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
     wanted = range_of(value)
     if not wanted:
         return ""
-    move = f"write {listed(entry, wanted)} in image-list and remove {key}"
+    move = f"write {listed_as(entry, wanted)} in image-list and remove {key}"
     if entry.constraint and entry.constraint != wanted:
         move = f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have {wanted!r} instead"
     if wanted.startswith("^") and not value.lower().startswith("semver"):  # `^1.2` is a range and a regular expression
@@ -73,9 +73,9 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
     """Return what to write instead of an unknown `update-strategy`, or "" if there is no advice."""
     word, colon, rest = (part.strip() for part in value.partition(":"))
     if wanted := range_of(value):
-        return f"write {key}: semver, and {listed(entry, wanted)} in image-list"
+        return f"write {key}: semver, and {listed_as(entry, wanted)} in image-list"
     if colon and rest and word.lower() == "digest":
-        return f"write {key}: digest, and {listed(entry, rest)} in image-list"
+        return f"write {key}: digest, and {listed_as(entry, rest)} in image-list"
     if colon and word.lower().startswith("reg"):
         return f"write {key_of(entry, 'allow-tags')}: regexp:{rest}, and a strategy of its own"
     return ""
@@ -85,13 +85,13 @@ def on_constraint(entry: Entry) -> str:
     """Return what to write instead of a constraint that is a tag to follow, or a pattern, or "" without advice."""
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
     if wanted := range_of(entry.constraint) if colon else "":
-        return f"write {listed(entry, wanted)}"
+        return f"write {listed_as(entry, wanted)}"
     if colon and word.lower().startswith("reg"):
-        return f"write {listed(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: regexp:{rest}"
+        return f"write {listed_as(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: regexp:{rest}"
     if set(entry.constraint) <= TAG_LETTERS and not parse_version(entry.constraint):
         return f"to follow the tag {entry.constraint!r}, write {key_of(entry, 'update-strategy')}: digest"
     if regexp := regexp_of_glob(entry.constraint):
-        return f"write {listed(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: {regexp}"
+        return f"write {listed_as(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: {regexp}"
     return ""
 
 
@@ -101,8 +101,8 @@ def on_ignored_constraint(entry: Entry) -> str:
         return f"write {key_of(entry, 'update-strategy')}: semver to take {wanted} only, or leave {wanted!r} out"
     hint = on_constraint(entry)
     if hint.startswith("to follow"):
-        return f"{hint}; for every tag, write {listed(entry, '')}"
-    return hint or f"write {listed(entry, '')}, and allow-tags: regexp:… to choose tags"
+        return f"{hint}; for every tag, write {listed_as(entry, '')}"
+    return hint or f"write {listed_as(entry, '')}, and allow-tags: regexp:… to choose tags"
 
 
 def blind_pattern(text: str) -> str:

@@ -11,13 +11,13 @@ version that reads annotations by default, and v1.3 (v1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
 
 from task.errors import Malformed
-from task.image import parse_image_list, split_image_list, split_registry
+from task.image import cut_ranges, parse_image_list, split_image_list, split_registry
 from task.model import Entry, Strategy
 from task.policy.strategies import STRATEGIES
 from task.text import nearest, normal_spelling, shortened
@@ -93,6 +93,49 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
     return tuple(name for name in dict.fromkeys(names) if name not in taken)
 
 
+@dataclass(frozen=True)
+class ImageList:
+    """What an `image-list` says, and the names that stand before the keys of its images."""
+
+    entries: tuple[Entry, ...]
+    unreadable: tuple[tuple[str, Malformed], ...]  # the texts of entries that do not parse
+    cut: Mapping[str, list[str]]  # by an entry's text, what a comma cut off its range of versions
+    aliases: frozenset[str]  # the names for entries with an alias
+    bare: Mapping[str, Entry]  # the names for entries without one
+    names: frozenset[str]  # all of them, and the aliases of unreadable entries
+    shown: tuple[str, ...]  # one name for each entry, in its usual spelling
+
+    def prefixes(self, entry: Entry) -> tuple[str, ...]:
+        """Return the names under which the per-image keys of an entry are searched. The first one with a value wins."""
+        return prefixes(entry, self.aliases)
+
+
+@lru_cache(maxsize=4096)
+def read_image_list(text: str) -> ImageList:
+    """Return what an `image-list` says. An unreadable entry keeps its alias."""
+    pieces, cut = split_image_list(text), cut_ranges(text)
+    listed = [one for number, one in enumerate(zip(pieces, parse_image_list(text), strict=True)) if number not in cut]
+    entries = [one for _, one in listed if isinstance(one, Entry)]
+    unreadable = [(piece, one) for piece, one in listed if isinstance(one, Malformed)]
+    halves: dict[str, list[str]] = {}
+    for number, owner in cut.items():
+        halves.setdefault(pieces[owner], []).append(pieces[number])
+    aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
+    malformed = [piece.partition("=")[0].strip() for piece, _ in unreadable if "=" in piece]
+    bare = [(entry, names) for entry in entries if not entry.alias and (names := prefixes(entry, aliases))]
+    shown = (*(prefixes(one)[0] for one in entries if one.alias), *malformed, *(names[-1] for _, names in bare))
+    by_name = {name: entry for entry, names in reversed(bare) for name in names}
+    return ImageList(
+        entries=tuple(entries),
+        unreadable=tuple(unreadable),
+        cut=halves,
+        aliases=aliases,
+        bare=by_name,
+        names=aliases.union(malformed, by_name),
+        shown=tuple(dict.fromkeys(shown)),
+    )
+
+
 # Image key → name before it ("" for the Application-wide form) → value.
 Index = Mapping[str, Mapping[str, str]]
 
@@ -121,7 +164,7 @@ def split_key(full: str) -> tuple[str, str]:
     return "", ""
 
 
-def settings(annotated: Index, names: tuple[str, ...]) -> dict[str, Setting]:
+def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
     """Return the settings of one entry by image key: those under its own names win over the Application-wide ones."""
     chosen = {}
     for key, values in annotated.items():
@@ -129,7 +172,7 @@ def settings(annotated: Index, names: tuple[str, ...]) -> dict[str, Setting]:
             if name in values:
                 chosen[key] = Setting(f"{name}.{key}" if name else key, values[name])
                 break
-    return chosen
+    return chosen | {key: Setting() for key in IMAGE_KEYS if key not in chosen}
 
 
 def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]:
@@ -271,51 +314,25 @@ class Doubt:
         return self.kind == "near" and self.meant != "image-list"
 
 
-@dataclass(frozen=True)
-class Names:
-    """The prefixes of entries."""
-
-    known: frozenset[str]
-    shown: tuple[str, ...]  # one for each entry, in its usual spelling
-
-
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
     """Return the annotations (keys without prefix) that have no effect, each with its doubt."""
-    names = names_of(annotations.get("image-list", ""))
-    return tuple((key, doubtful) for key in annotations if (doubtful := doubt(key, names)))
+    image_list = annotations.get("image-list", "")
+    return tuple((key, doubtful) for key in annotations if (doubtful := doubt(key, image_list)))
 
 
 @lru_cache(maxsize=4096)
-def names_of(image_list: str) -> Names:
-    """Return the prefixes for the entries of an `image-list`. A malformed entry keeps its alias."""
-    listed = zip(split_image_list(image_list), parse_image_list(image_list), strict=True)
-    entries, malformed = [], []
-    for text, parsed in listed:
-        if isinstance(parsed, Malformed):
-            alias, equals, _ = text.partition("=")
-            malformed += [alias.strip()] if equals else []
-        else:
-            entries.append(parsed)
-    aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
-    bare = [names for entry in entries if not entry.alias and (names := prefixes(entry, aliases))]
-    known = aliases.union(malformed, *bare)
-    shown = (*(prefixes(entry)[0] for entry in entries if entry.alias), *malformed, *(names[-1] for names in bare))
-    return Names(known, tuple(dict.fromkeys(shown)))
-
-
-@lru_cache(maxsize=4096)
-def doubt(key: str, names: Names) -> Doubt | None:
+def doubt(key: str, image_list: str) -> Doubt | None:
     """Return the doubt about a key without effect on these entries, or None for a key that has an effect."""
-    name, known = split_key(key)
-    if key in APPLICATION_KEYS or (known and (not name or name in names.known)):
+    listed, (name, known) = read_image_list(image_list), split_key(key)
+    if key in APPLICATION_KEYS or (known and (not name or name in listed.names)):
         return None
     if len(key) > LONGEST:
         return Doubt("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
     if found := (
-        _after_an_alias(key, names)
+        _after_an_alias(key, listed)
         or _for_the_application(key)
-        or _misspelt(key, names, known=bool(known))
-        or _after_no_alias(key, names)
+        or _misspelt(key, listed, known=bool(known))
+        or _after_no_alias(key, listed)
     ):
         return found
     guess = nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS), len(key) // 3)
@@ -323,10 +340,10 @@ def doubt(key: str, names: Names) -> Doubt | None:
     return Doubt("unknown", f"unknown annotation {key!r}", f"{hint}See the list of annotations, or remove it", guess)
 
 
-def _after_an_alias(key: str, names: Names) -> Doubt | None:
+def _after_an_alias(key: str, listed: ImageList) -> Doubt | None:
     # An alias may have dots, so a key may be split in several places. The longest alias comes first.
     for name, rest in _splits(key):
-        if name in names.known:
+        if name in listed.names:
             if rest in APPLICATION_KEYS:
                 return _level(key, rest)
             if normal_spelling(rest) in FORMER:
@@ -342,24 +359,24 @@ def _for_the_application(key: str) -> Doubt | None:
     return next((_level(key, rest) for _, rest in _splits(key) if rest in APPLICATION_KEYS), None)
 
 
-def _misspelt(key: str, names: Names, *, known: bool) -> Doubt | None:
+def _misspelt(key: str, listed: ImageList, *, known: bool) -> Doubt | None:
     # If the key is spelt right (`known`), only its prefix can be wrong.
     if not known and (near := nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS))):
         return _near(key, near)
-    normal = {normal_spelling(name): name for name in sorted(names.known)}
+    normal = {normal_spelling(name): name for name in sorted(listed.names)}
     for prefix, rest in _splits(key, "." if known else "._-"):
         if (alias := normal.get(normal_spelling(prefix))) and (near := nearest(rest, IMAGE_KEYS)):
             return _near(key, near, alias)
     return None
 
 
-def _after_no_alias(key: str, names: Names) -> Doubt | None:
+def _after_no_alias(key: str, listed: ImageList) -> Doubt | None:
     """Return the doubt about a key for one image whose prefix names no entry."""
     for prefix, rest in reversed(_splits(key)):
         if normal_spelling(rest) in FORMER:
             return _former(key, prefix, rest)
         if near := nearest(rest, IMAGE_KEYS):
-            return _orphan(key, prefix, near, names)
+            return _orphan(key, prefix, near, listed)
     return None
 
 
@@ -384,15 +401,15 @@ def _level(key: str, known: str) -> Doubt:
     return Doubt("level", f"{key} is not read: {known} has no per-image form", hint, known)
 
 
-def _orphan(key: str, prefix: str, known: str, names: Names) -> Doubt:
-    close = nearest(prefix, names.shown)
-    aliases = ", ".join(names.shown[:SHOWN]) + (", …" if len(names.shown) > SHOWN else "")
-    listed = f"the aliases are {aliases}" if aliases else "no entry has an alias"
+def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
+    close = nearest(prefix, listed.shown)
+    aliases = ", ".join(listed.shown[:SHOWN]) + (", …" if len(listed.shown) > SHOWN else "")
+    told = f"the aliases are {aliases}" if aliases else "no entry has an alias"
     hint = f"did you mean {close}.{known}? " if close else f"write {prefix}=<image> in image-list, or remove it; "
     return Doubt(
         "orphan",
         f"{key} is not read: no entry of image-list has the alias {prefix!r}",
-        f"{hint}{listed[:1].upper() + listed[1:] if close else listed}",
+        f"{hint}{told[:1].upper() + told[1:] if close else told}",
         f"{close}.{known}" if close else "",
     )
 

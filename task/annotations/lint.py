@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 from task.annotations.advice import (
@@ -20,7 +21,7 @@ from task.annotations.advice import (
     is_tag,
     is_tag_key,
     key_of,
-    listed,
+    listed_as,
     on_ignored_constraint,
     range_of,
 )
@@ -33,16 +34,15 @@ from task.annotations.keys import (
     doubts,
     git_branch,
     index,
-    names_of,
     parse_credential_source,
-    prefixes,
+    read_image_list,
     settings,
     split_key,
 )
 from task.annotations.subscription import Defaults, EntryReading, attempted, subscribe
 from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
-from task.image import RANGE, cut_ranges, live_image, parse_image_list, split_image_list
+from task.image import RANGE, cut_ranges, live_image, split_image_list
 from task.model import Application, Entry, Flaw, Subscription, Tracker
 from task.policy.judge import is_platform, meant_platforms
 from task.policy.strategies import rules_of
@@ -50,6 +50,7 @@ from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
 Severity = Literal["error", "warning", "info"]
+Remark = tuple[str, Severity, str, str]  # an annotation, how bad it is, what is wrong, and what to write instead
 OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name", "helm.image-digest", "tag-order")
 # AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their Application-wide form
 # counts for every image.
@@ -82,30 +83,38 @@ class Finding:
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
     """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
-    listed = dict(_misplaced(app.annotations.get("image-list", "")))
+    misplaced = dict(_misplaced(app.annotations.get("image-list", "")))
     # `_key` reports misspelt keys.
     flaws = (flaw for flaw in subscribed.flaws if flaw.severity != "info" and not flaw.misspelt)
-    found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in listed]
-    found += [_finding(app, "image-list", "error", message, hint) for message, hint in listed.values()]
+    found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in misplaced]
+    readings, asked = attempted(app, defaults)
+    remarks = chain(
+        (("image-list", "error", message, hint) for message, hint in misplaced.values()),
+        _without_effect(app),
+        *(_key(app, key) for key in app.annotations),
+        *(_value(key, value) for key, value in app.annotations.items()),
+        _entries(app, misplaced),
+        _readings(app, readings),
+        _shared(asked),
+        _targets(asked),
+        _head(app),
+    )
+    found += [_finding(app, *remark) for remark in remarks]
+    order = ("error", "warning", "info")
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity)))
+
+
+def _without_effect(app: Application) -> Iterator[Remark]:
+    """Yield a warning if no image is named, and for what `write-back-method: argocd` does not read."""
     misspelt = any(one.meant == "image-list" for _, one in doubts(app.annotations))  # `_key` reports it
     if app.annotations and not misspelt and not split_image_list(app.annotations.get("image-list", "")):
         message = "there are annotations but no image-list: nothing is ever updated"
-        found.append(_finding(app, "image-list", "warning", message, "write image-list: <alias>=<image>"))
+        yield "image-list", "warning", message, "write image-list: <alias>=<image>"
     if app.annotations.get("write-back-method") == "argocd":
         for key in ("write-back-target", "git-branch", "git-repository"):
             if app.annotations.get(key):
                 message = f"{key} has no effect with write-back-method: argocd, which writes no file"
-                found.append(_finding(app, key, "warning", message, f"write write-back-method: git, or remove {key}"))
-    found += [finding for key in app.annotations for finding in _key(app, key)]
-    found += [finding for key in app.annotations for finding in _value(app, key)]
-    found += _entries(app, listed)
-    readings, asked = attempted(app, defaults)
-    found += _readings(app, readings)
-    found += _shared(app, asked)
-    found += _targets(app, asked)
-    found += _head(app)
-    order = ("error", "warning", "info")
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity)))
+                yield key, "warning", message, f"write write-back-method: git, or remove {key}"
 
 
 def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
@@ -224,141 +233,123 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             yield piece, (f"{piece!r} is a pattern, which image-list does not take", hint)
 
 
-def _key(app: Application, key: str) -> Iterator[Finding]:
+def _key(app: Application, key: str) -> Iterator[Remark]:
     """Yield the problems of a key: it has no effect here, or AIU does not read it in this form."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
         message = f"{key} applies to every image here; AIU ignores it without an alias"
-        yield _finding(app, key, "info", message, f"write <alias>.{key}")
+        yield key, "info", message, f"write <alias>.{key}"
         return
-    if known and name:
-        parsed = parse_image_list(app.annotations.get("image-list", ""))
-        entries = [entry for entry in parsed if isinstance(entry, Entry)]
-        aliases = {prefix for entry in entries if entry.alias for prefix in prefixes(entry)}
-        bare = [entry for entry in entries if not entry.alias and name in prefixes(entry, frozenset(aliases))]
-        if bare and name not in aliases:
-            message = f"the entry {bare[0].text!r} has no alias; AIU reads per-image keys only under an alias"
-            yield _finding(app, key, "info", message, f"write {name}={bare[0].text} in image-list")
-            return
-    if doubtful := doubt(key, names_of(app.annotations.get("image-list", ""))):
+    image_list = app.annotations.get("image-list", "")
+    if known and (bare := read_image_list(image_list).bare.get(name)):
+        message = f"the entry {bare.text!r} has no alias; AIU reads per-image keys only under an alias"
+        yield key, "info", message, f"write {name}={bare.text} in image-list"
+        return
+    if doubtful := doubt(key, image_list):
         # If the alias is similar to no other, the key was probably left over from a removed image.
         wrong = doubtful.kind in ("near", "level") or (doubtful.kind == "orphan" and doubtful.meant)
-        yield _finding(app, key, "error" if wrong else "warning", doubtful.message, doubtful.hint)
+        yield key, "error" if wrong else "warning", doubtful.message, doubtful.hint
     elif key not in app.from_resource and not NAME.fullmatch(key):
         fixed = key.replace("/", "_")
         message = f"Kubernetes refuses the annotation {key!r}: after the prefix, a name has up to 63 letters, digits, "
         hint = f"write {fixed}" if NAME.fullmatch(fixed) else "use a shorter alias, of letters and digits"
-        yield _finding(app, key, "error", f"{message}'-', '_' and '.'", hint)
+        yield key, "error", f"{message}'-', '_' and '.'", hint
     elif (key in OURS or known in OURS) and key not in app.from_resource:  # but AIU reads its own resource
-        yield _finding(app, key, "info", f"{known or key} works here; AIU ignores it", "")
+        yield key, "info", f"{known or key} works here; AIU ignores it", ""
 
 
-def _value(app: Application, key: str) -> Iterator[Finding]:
+def _value(key: str, value: str) -> Iterator[Remark]:
     """Yield the problems of a value that would otherwise show only when a run asks the registry."""
-    value = app.annotations[key]
     if not value:
         return
     if "{{" in value and key not in ("git-branch", "image-list"):
         message = f"{key}: {value!r} is a template that nothing fills in: annotations of an Application are plain text"
-        yield _finding(
-            app, key, "error", message, "write what it stands for, or have it filled in by an ApplicationSet"
-        )
+        yield key, "error", message, "write what it stands for, or have it filled in by an ApplicationSet"
     if key == "pull-secret" or key.endswith(".pull-secret"):
         try:
             source = parse_credential_source(value)
         except Malformed as error:
-            yield _finding(app, key, "error", f"{key}: {error.message}", error.hint)
+            yield key, "error", f"{key}: {error.message}", error.hint
         else:
             if source.kind in ("ext", "env"):
                 what, option = ("script", "--allow-exec") if source.kind == "ext" else ("variable", "--allow-env")
-                place = source.script or source.env
-                message = f"{key}: the {what} {place} is not used unless the run has {option}"
-                hint = (
-                    f"give {option}{f' {place}' if source.env else ', and put the script into the image of the step'}"
-                )
-                yield _finding(app, key, "info", message, hint)
+                message = f"{key}: the {what} {source.script or source.env} is not used unless the run has {option}"
+                more = f" {source.env}" if source.env else ", and put the script into the image of the step"
+                yield key, "info", message, f"give {option}{more}"
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
                 message = f"{key}: the field {source.field} does not hold user:password, which secret:…#<field> needs"
-                yield _finding(app, key, "error", message, f"write pullsecret:{source.namespace}/{source.name}")
+                yield key, "error", message, f"write pullsecret:{source.namespace}/{source.name}"
     if key == "platforms" or key.endswith(".platforms"):
         names = [name for part in value.split(",") if (name := part.strip())] or [value]
         for name in (name for name in names if not is_platform(name)):
             message = f"{key}: {name!r} is not a platform, so no image ever fits it"
-            yield _finding(app, key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64")
+            yield key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64"
         if value != value.lower():  # the comparison is case-sensitive, as in AIU
             message = f"{key}: platforms are written in lower case: no image ever fits {value!r}"
-            yield _finding(app, key, "error", message, f"write {value.lower()}")
+            yield key, "error", message, f"write {value.lower()}"
         else:
             for name in filter(is_platform, names):
                 if meant := meant_platforms(name):
                     message = f"{key}: {name!r} has an unknown architecture, so hardly any image fits it"
-                    yield _finding(app, key, "warning", message, f"write {' or '.join(meant)}")
+                    yield key, "warning", message, f"write {' or '.join(meant)}"
 
 
-def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Finding]:
+def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
     """Yield mistakes that show only when all settings of an entry are compared."""
-    text = app.annotations.get("image-list", "")
-    cut = cut_ranges(text)
-    pieces = enumerate(parse_image_list(text))
-    entries = [one for at, one in pieces if isinstance(one, Entry) and one.text not in misplaced and at not in cut]
-    aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
+    listed = read_image_list(app.annotations.get("image-list", ""))
     annotated = index(app.annotations)
-    for entry in entries:
+    for entry in (one for one in listed.entries if one.text not in misplaced):
         if entry.image.repository != entry.image.repository.lower():
-            message = (
-                f"{entry.text!r}: the repository has upper-case letters, which no registry accepts: no build fits it"
-            )
+            why = "the repository has upper-case letters, which no registry accepts: no build fits it"
             name = entry.image.name.removesuffix(entry.image.repository) + entry.image.repository.lower()
-            fixed = listed(replace(entry, image=replace(entry.image, name=name)), entry.constraint)
-            yield _finding(app, "image-list", "error", message, f"write {fixed}")
+            fixed = listed_as(replace(entry, image=replace(entry.image, name=name)), entry.constraint)
+            yield "image-list", "error", f"{entry.text!r}: {why}", f"write {fixed}"
         if entry.alias and not ALIAS.fullmatch(entry.alias):
-            yield _alias(app, entry.alias)
-        settings_of = settings(annotated, prefixes(entry, aliases))
-        yield from _helm_keys(app, entry, settings_of)
-        yield from _kinds(app, entry, settings_of)
-        strategy = settings_of.get("update-strategy", Setting())
+            yield _alias(entry.alias)
+        own = settings(annotated, listed.prefixes(entry))
+        yield from _helm_keys(entry, own)
+        yield from _kinds(app, entry, own)
+        strategy = own["update-strategy"]
         word, colon, _ = strategy.value.partition(":")
         wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
         if wanted and wanted != entry.constraint:
             both = f"{entry.constraint} {wanted}" if entry.constraint and "||" not in wanted else wanted
             message = f"{strategy.value!r} works here; AIU reads it as semver without a constraint"
-            hint = f"write {listed(entry, both)} in image-list, and {strategy.key}: semver"
-            yield _finding(app, strategy.key, "info", message, hint)
-        allow = settings_of.get("allow-tags", Setting())
+            hint = f"write {listed_as(entry, both)} in image-list, and {strategy.key}: semver"
+            yield strategy.key, "info", message, hint
+        allow = own["allow-tags"]
         keyword, colon, expression = allow.value.partition(":")
         # The blank after `regexp:` belongs to the pattern (AIU issue 1018).
         if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
-            message = (
-                f"{allow.key}: the pattern {expression!r} matches no tag: blanks, quotes and slashes are part of it"
-            )
-            yield _finding(app, allow.key, "error", message, f"write {bare}")
-        named = settings_of.get("kustomize.image-name", Setting())
+            message = f"the pattern {expression!r} matches no tag: blanks, quotes and slashes are part of it"
+            yield allow.key, "error", f"{allow.key}: {message}", f"write {bare}"
+        named = own["kustomize.image-name"]
         image = live_image(named.value) if named else None
         if image and (image.tag or image.digest):
             message = f"{named.key}: {named.value!r} is a name with a version, which is taken for a part of the name"
-            yield _finding(app, named.key, "error", message, f"write {image.name}")
+            yield named.key, "error", message, f"write {image.name}"
 
 
-def _alias(app: Application, alias: str) -> Finding:
-    """Return the finding about an alias that no annotation's name can begin with."""
+def _alias(alias: str) -> Remark:
+    """Return the remark about an alias that no annotation's name can begin with."""
     plain = alias.replace("/", "-")
     if ALIAS.fullmatch(plain):
         message = (
             f"the alias {alias!r} has a '/', and no annotation's name has one: its keys begin with "
             f"{alias.replace('/', '_')!r}, which AIU from 1.0 on does not find"
         )
-        return _finding(app, "image-list", "info", message, f"write {plain}=<image>, and its keys as {plain}.<key>")
+        return "image-list", "info", message, f"write {plain}=<image>, and its keys as {plain}.<key>"
     message = f"the alias {alias!r} has characters that no annotation's name has there: no per-image key is found"
     hint = "use letters, digits, '-', '_' and '.' only, and begin with a letter or digit"
-    return _finding(app, "image-list", "warning", message, hint)
+    return "image-list", "warning", message, hint
 
 
-def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Finding]:
+def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
     """Yield mistakes in Helm keys.
 
     A key takes a parameter's name or a value's path, but people write the value itself.
     """
-    name, tag, spec, digest = (own.get(f"helm.image-{key}", Setting()) for key in ("name", "tag", "spec", "digest"))
+    name, tag, spec, digest = (own[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest"))
     samples = ((name, "image.repository"), (tag, "image.tag"), (spec, "image"), (digest, "image.digest"))
     for setting, sample in samples:
         key, value = setting.key, setting.value
@@ -366,31 +357,27 @@ def _helm_keys(app: Application, entry: Entry, own: Mapping[str, Setting]) -> It
         bare = value.removeprefix("$").lstrip(".")
         if bare.startswith("Values."):
             message = f"{key}: {value!r} is how a template names the value"
-            yield _finding(app, key, "error", message, f"write {bare.removeprefix('Values.')}")
+            yield key, "error", message, f"write {bare.removeprefix('Values.')}"
         elif is_tag(value):
-            yield _finding(
-                app, key, "error", f"{key}: {value!r} is a tag; {wanted}", f"write {sample}, or as the chart has it"
-            )
+            yield key, "error", f"{key}: {value!r} is a tag; {wanted}", f"write {sample}, or as the chart has it"
         elif (image := is_image(value, entry)) is not False:
             message = f"{key}: {value!r} {'is' if image else 'looks like'} an image; {wanted}"
-            yield _finding(
-                app, key, "error" if image else "warning", message, f"write {sample}, or as the chart has it"
-            )
+            yield key, "error" if image else "warning", message, f"write {sample}, or as the chart has it"
         elif "." in value and any(part.isdigit() for part in value.split(".")):
             message = f"{key}: {value!r} uses a number as a key, which is not an index of a list"
             places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
-            yield _finding(app, key, "warning", message, f"write {places} for an index of a list")
+            yield key, "warning", message, f"write {places} for an index of a list"
     if spec and is_tag_key(spec.value):
         message = f"{spec.key} takes the whole reference (name:tag), and {spec.value!r} looks like a key of the tag"
-        yield _finding(app, spec.key, "warning", message, f"write {key_of(entry, 'helm.image-tag')}: {spec.value}")
+        yield spec.key, "warning", message, f"write {key_of(entry, 'helm.image-tag')}: {spec.value}"
     elif not spec and tag and is_name_key(tag.value):
         message = f"{tag.key} takes the tag, and {tag.value!r} looks like a key of the name"
         swapped = name and is_tag_key(name.value)
         hint = f"write {tag.key}: {name.value} and {name.key}: {tag.value}" if swapped else "write the key of the tag"
-        yield _finding(app, tag.key, "error" if swapped else "warning", message, hint)
+        yield tag.key, "error" if swapped else "warning", message, hint
 
 
-def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Finding]:
+def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
     """Yield a warning if one image has keys of two types.
 
     AIU 0.x uses those of the Application's type, and 1.x refuses the Application.
@@ -399,7 +386,7 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
         kind: setting
         for kind in ("helm", "kustomize", "plugin")
         for key, setting in own.items()
-        if key.startswith(f"{kind}.")
+        if setting and key.startswith(f"{kind}.")
     }
     target = app.annotations.get("write-back-target", "")
     if len(first) < 2 or ("kustomization" in target and "helmvalues" in target):  # two types
@@ -410,38 +397,30 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
     message = f"{entry.text!r} has keys of several types: {names}; only those of the Application's type count"
     hint = f"keep the {kept}.… keys" if kept else "keep those of the Application's type (spec.source)"
     wrong = next(setting.key for kind, setting in first.items() if kind != kept)
-    yield _finding(app, wrong, "warning", message, hint)
+    yield wrong, "warning", message, hint
 
 
-def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Finding]:
+def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
     """Yield mistakes that show only when the settings of an entry are combined with the defaults."""
     for one in readings:
         # As in AIU, some strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
-        if one.entry.constraint and not rules_of(one.policy).constraint:
-            yield _finding(
-                app,
-                "image-list",
-                "warning",
-                f"{one.entry.text!r}: {one.policy.strategy} takes every tag, whatever {one.entry.constraint!r} says",
-                on_ignored_constraint(one.entry),
-            )
+        entry, strategy = one.entry, one.policy.strategy
+        if entry.constraint and not rules_of(one.policy).constraint:
+            message = f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
+            yield "image-list", "warning", message, on_ignored_constraint(entry)
         yield from _order(app, one)
         if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
-            yield _finding(
-                app,
-                "image-list",
-                "error",
-                f"helm.image-name and helm.image-tag of {one.entry.text!r} are both {one.keys.name!r}",
-                f"write {one.entry.alias or '<alias>'}.helm.image-spec: {one.keys.name}",
-            )
+            message = f"helm.image-name and helm.image-tag of {entry.text!r} are both {one.keys.name!r}"
+            yield "image-list", "error", message, f"write {_alias_of(one)}.helm.image-spec: {one.keys.name}"
 
 
-def _order(app: Application, one: EntryReading) -> Iterator[Finding]:
+def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
     """Yield a warning if `tag-order` has no place for a tag that runs, or that the Application's own source has."""
     rules = rules_of(one.policy)
     if not one.policy.tag_order or not rules.ordered:
         return
-    key = settings(index(app.annotations), prefixes(one.entry))["tag-order"].key
+    listed = read_image_list(app.annotations.get("image-list", ""))
+    key = settings(index(app.annotations), listed.prefixes(one.entry))["tag-order"].key
     images = map(live_image, (*app.live, *(text for source in app.sources for text in source.images)))
     named = one.keys.tag or "image.tag"
     tags = [image.tag for image in images if image and image.identity == one.entry.image.identity]
@@ -450,10 +429,10 @@ def _order(app: Application, one: EntryReading) -> Iterator[Finding]:
         rule, why = rules.objection(tag, one.policy)
         if rule == "tag-order":
             hint = "correct the pattern; a current tag that it does not match is replaced by any that it does"
-            yield _finding(app, key, "warning", f"{key}: {why}, which is the current tag", hint)
+            yield key, "warning", f"{key}: {why}, which is the current tag", hint
 
 
-def _shared(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding]:
+def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield a mistake for two images that are written to one Helm value: each event would undo the other's."""
     taken: dict[tuple[str, str], str] = {}
     for sub in asked:
@@ -461,13 +440,12 @@ def _shared(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding
             continue
         other = taken.setdefault((sub.path, key), sub.entry.text)
         if other != sub.entry.text:
-            yield _finding(
-                app,
-                "image-list",
-                "error",
-                f"{other!r} and {sub.entry.text!r} are both written to {key}",
-                f"write {sub.entry.alias or '<alias>'}.helm.image-tag and .helm.image-name with keys of its own",
-            )
+            hint = f"write {_alias_of(sub)}.helm.image-tag and .helm.image-name with keys of its own"
+            yield "image-list", "error", f"{other!r} and {sub.entry.text!r} are both written to {key}", hint
+
+
+def _alias_of(one: EntryReading | Subscription) -> str:
+    return one.entry.alias or "<alias>"
 
 
 def _helm_value(sub: Subscription) -> str:
@@ -494,23 +472,16 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
         other = first.setdefault(place, sub)
         if other.application.key == sub.application.key or place in found:
             continue
-        where = f"{key} in {sub.path or '/'}"
-        if other.entry.image.identity != sub.entry.image.identity:
-            found[place] = _finding(
-                sub.application,
-                "image-list",
-                "error",
-                f"{sub.entry.text!r} is written to {where}, and so is {other.entry.text!r} of {other.application.key}",
-                "give each a key or file of its own",
-            )
-        elif _rules(other) != _rules(sub):
-            found[place] = _finding(
-                sub.application,
-                "image-list",
-                "warning",
-                f"{other.application.key} writes {where} too, by other rules: what one of them takes, both deploy",
-                "give both the same rules, or each a file of its own",
-            )
+        where, neighbour = f"{key} in {sub.path or '/'}", other.application.key
+        severity: Severity = "error"
+        message = f"{sub.entry.text!r} is written to {where}, and so is {other.entry.text!r} of {neighbour}"
+        hint = "give each a key or file of its own"
+        if other.entry.image.identity == sub.entry.image.identity:
+            if _rules(other) == _rules(sub):
+                continue
+            severity, hint = "warning", "give both the same rules, or each a file of its own"
+            message = f"{neighbour} writes {where} too, by other rules: what one of them takes, both deploy"
+        found[place] = _finding(sub.application, "image-list", severity, message, hint)
     return tuple(found.values())
 
 
@@ -519,40 +490,26 @@ def _rules(sub: Subscription) -> tuple[object, ...]:
     return policy.strategy, policy.constraints, policy.allow, policy.ignore, policy.platforms
 
 
-def _targets(app: Application, asked: Iterable[Subscription]) -> Iterator[Finding]:
+def _targets(asked: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield mistakes that show only when a target is compared with its keys and its source."""
     for sub in asked:
+        alias = _alias_of(sub)
         if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
-            yield _finding(
-                app,
-                "write-back-target",
-                "error",
-                f"helmvalues with only helm.image-name for {sub.entry.text!r}: the tag would go nowhere",
-                f"write {sub.entry.alias or '<alias>'}.helm.image-tag",
-            )
+            message = f"helmvalues with only helm.image-name for {sub.entry.text!r}: the tag would go nowhere"
+            yield "write-back-target", "error", message, f"write {alias}.helm.image-tag"
         if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
             message = f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the source's path"
-            yield _finding(app, "write-back-target", "error", message, f"write helmvalues:/{root}")
+            yield "write-back-target", "error", message, f"write helmvalues:/{root}"
         if sub.source.kind == "Plugin" and sub.target in ("override", "file") and not (sub.keys.tag or sub.keys.spec):
-            alias = sub.entry.alias or "<alias>"
-            yield _finding(
-                app,
-                "image-list",
-                "error",
-                f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would go nowhere",
-                f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's name",
-            )
+            message = f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would go nowhere"
+            hint = f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's name"
+            yield "image-list", "error", message, hint
         if sub.target == "override" and sub.source.kind == "Directory" and sub.method == "git":
-            yield _finding(
-                app,
-                "write-back-target",
-                "error",
-                "the source is a plain directory, which has no override file",
-                "write write-back-target: manifests",
-            )
+            message = "the source is a plain directory, which has no override file"
+            yield "write-back-target", "error", message, "write write-back-target: manifests"
 
 
-def _head(app: Application) -> Iterator[Finding]:
+def _head(app: Application) -> Iterator[Remark]:
     """Yield the mistake in the template of a head branch."""
     with suppress(Malformed):
         _, head = git_branch(app.annotations.get("git-branch", ""))
@@ -561,7 +518,7 @@ def _head(app: Application) -> Iterator[Finding]:
                 check_branch_template(head)
         except Malformed as error:
             hint = "write a Go text/template without sprig functions"
-            yield _finding(app, "git-branch", "error", f"git-branch: {error.message}", hint)
+            yield "git-branch", "error", f"git-branch: {error.message}", hint
 
 
 def _meant_from_the_root(sub: Subscription) -> str:

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from task.annotations.keys import Faulty, git_branch, write_back_method
-from task.errors import NotPermittedError, SourceError, TargetError
+from task.errors import NotPermittedError, SourceError, TargetError, TaskError
 from task.model import Application, Kind, Source, Subscription
 from task.repository_config.config import PATH
 from task.text import fits_glob, nearest, shortened
 from task.urls import normal_url, without_login
 
+T = TypeVar("T")
 TARGET = "write-back-target"
 FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"}
 TARGETS = ("kustomization", "helmvalues", "manifests")
@@ -63,38 +65,29 @@ class Where:
         return self.source.kind == "Plugin" and self.target in ("override", "file")
 
 
-def write_backs(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
-    """Return all write-back targets of an Application.
+def write_backs(app: Application, argocd_namespace: str) -> tuple[tuple[Where, ...], list[Faulty | TaskError]]:
+    """Return all write-back targets that can be parsed, and all errors that keep the Application from being updated.
 
-    Raises `Faulty` for an unusable annotation, and `SourceError` or `TargetError` for a place that cannot be written.
+    With an error, only `lint` needs the targets: as if the other annotations had no mistakes.
     """
-    method, credentials = write_back_method(app.annotations.get("write-back-method", ""))
-    base, head = git_branch(app.annotations.get("git-branch", ""))
-    # A duplicate target is written once.
-    places = dict.fromkeys(_where(app, text, argocd_namespace) for text in _texts(app))
-    return _settled(places, base, head, method, credentials)
+    errors: dict[str, Faulty | TaskError] = {}
 
+    def tried(read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except (Faulty, SourceError, TargetError) as error:
+            errors[str(error)] = error
+            return otherwise
 
-def readable(app: Application, argocd_namespace: str) -> tuple[Where, ...]:
-    """Return the write-back targets that can be parsed, as if the other annotations had no mistakes.
-
-    Only `lint` needs this.
-    """
-    method, parts, places = ("git", ""), ("", ""), dict[Where, None]()
-    with suppress(Faulty):
-        method = write_back_method(app.annotations.get("write-back-method", ""))
-    with suppress(Faulty):
-        parts = git_branch(app.annotations.get("git-branch", ""))
-    for text in _texts(app):
-        with suppress(Faulty, SourceError, TargetError):
-            places[_where(app, text, argocd_namespace)] = None
-    return _settled(places, *parts, *method)
-
-
-def _settled(places: Iterable[Where], base: str, head: str, method: str, credentials: str) -> tuple[Where, ...]:
+    method, credentials = tried(lambda: write_back_method(app.annotations.get("write-back-method", "")), ("git", ""))
+    base, head = tried(lambda: git_branch(app.annotations.get("git-branch", "")), ("", ""))
+    tried(lambda: choose_source(app, ""), None)  # `_where` does not get there if the target is broken
+    # In AIU, there is only one target. Several, separated by commas, are our addition.
+    texts = [text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()] or [""]
+    places = [tried(partial(_where, app, text, argocd_namespace), None) for text in texts]
     homes: dict[tuple[str, str], str] = {}
     wheres = []
-    for place in places:
+    for place in dict.fromkeys(filter(None, places)):  # a duplicate target is written once
         branch = base or place.base
         # For Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main` is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
@@ -104,32 +97,7 @@ def _settled(places: Iterable[Where], base: str, head: str, method: str, credent
         wheres.append(
             replace(place, base=branch, head_template=head, method=method, credentials=credentials, home=home)
         )
-    return tuple(wheres)
-
-
-def problems(app: Application, argocd_namespace: str) -> tuple[Faulty | SourceError | TargetError, ...]:
-    """Return all errors that keep an Application from being updated. `write_backs` raises one of them."""
-    errors: list[Faulty | SourceError | TargetError] = []
-    for read, key in ((write_back_method, "write-back-method"), (git_branch, "git-branch")):
-        try:
-            read(app.annotations.get(key, ""))
-        except Faulty as error:
-            errors.append(error)
-    try:
-        choose_source(app, "")  # `_where` does not get there if the target is broken
-    except (Faulty, SourceError) as error:
-        errors.append(error)
-    for text in _texts(app):
-        try:
-            _where(app, text, argocd_namespace)
-        except (Faulty, SourceError, TargetError) as error:
-            errors.append(error)
-    return tuple({str(error): error for error in errors}.values())
-
-
-def _texts(app: Application) -> list[str]:
-    # In AIU, there is only one target. Several, separated by commas, are our addition.
-    return [text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()] or [""]
+    return tuple(wheres), list(errors.values())
 
 
 def _where(app: Application, text: str, argocd_namespace: str) -> Where:

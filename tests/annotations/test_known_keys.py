@@ -2,18 +2,17 @@
 
 import pytest
 
-from task.annotations.keys import FORMER, LONGEST, Names, doubt, doubts, names_of
+from task.annotations.keys import FORMER, LONGEST, doubt, doubts, read_image_list
 from task.text import differ, nearest
 
 LIST = "web=ghcr.io/acme/web:~1, team/api=acme/api, acme/cron"
-NAMES = names_of(LIST)
 
 
 def test_which_prefixes_name_an_entry() -> None:
-    assert NAMES.known == {"web", "team_api", "team/api", "acme_cron", "cron"}
-    assert NAMES.shown == ("web", "team_api", "cron")
-    assert names_of("web=acme/WEB!, =, broken!").known == {"web", ""}  # what cannot be read keeps its alias
-    assert names_of("") == Names(frozenset(), ())
+    assert read_image_list(LIST).names == {"web", "team_api", "team/api", "acme_cron", "cron"}
+    assert read_image_list(LIST).shown == ("web", "team_api", "cron")
+    assert read_image_list("web=acme/WEB!, =, broken!").names == {"web", ""}  # what cannot be read keeps its alias
+    assert read_image_list("").names == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -23,7 +22,7 @@ def test_which_prefixes_name_an_entry() -> None:
      "web.plugin.image-spec", "web.helm.image-digest", "pull-request", "write-back-source"],
 )  # fmt: skip
 def test_what_is_known(key: str) -> None:
-    assert doubt(key, NAMES) is None
+    assert doubt(key, LIST) is None
     assert doubts({"image-list": LIST, key: "x"}) == ()
 
 
@@ -72,7 +71,7 @@ def test_what_is_known(key: str) -> None:
     ],
 )
 def test_a_near_miss(key: str, meant: str, name: str) -> None:
-    found = doubt(key, NAMES)
+    found = doubt(key, LIST)
     assert found is not None
     assert (found.kind, found.meant, found.name) == ("near", meant, name)
     assert found.governs is (meant != "image-list")
@@ -108,7 +107,7 @@ def test_a_near_miss(key: str, meant: str, name: str) -> None:
     ],
 )
 def test_no_near_miss(key: str, kind: str, words: str) -> None:
-    found = doubt(key, NAMES)
+    found = doubt(key, LIST)
     assert found is not None
     assert found.kind == kind
     assert not found.governs
@@ -119,7 +118,7 @@ def test_no_near_miss(key: str, kind: str, words: str) -> None:
 def test_no_former_key_is_near_a_known_one() -> None:
     """They are looked up first; this is so that a misspelt one is not taken for another key either."""
     for key in FORMER:
-        found = doubt(key, NAMES)
+        found = doubt(key, LIST)
         assert found is not None
         assert found.kind == "former", key
 

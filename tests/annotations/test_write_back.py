@@ -31,10 +31,17 @@ def application(given: dict[str, Any]) -> Application:
     )
 
 
+def first_of(app: Application, argocd_namespace: str) -> Where:
+    wheres, errors = write_backs(app, argocd_namespace)
+    if errors:
+        raise errors[0]
+    return wheres[0]
+
+
 @pytest.mark.parametrize("case", [c for c in CASES if c["id"] not in OURS], ids=lambda c: c["id"])
 def test_write_back_as_image_updater_resolves_it(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
-    where = write_backs(application(case["input"]), case["input"]["controller_namespace"])[0]
+    where = first_of(application(case["input"]), case["input"]["controller_namespace"])
     path = expected["kustomize_base"] or expected["target"]
     assert where.path == inside("", path)
     assert where.method == expected["method"]
@@ -46,7 +53,7 @@ def test_write_back_as_image_updater_resolves_it(case: dict[str, Any]) -> None:
 
 def web(annotations: dict[str, str], **spec: Any) -> Where:
     source = {"repoURL": "https://git.example/x.git", "path": "apps/web", "targetRevision": "main"}
-    return write_backs(
+    return first_of(
         application(
             {
                 "annotations": annotations,
@@ -57,7 +64,7 @@ def web(annotations: dict[str, str], **spec: Any) -> Where:
             }
         ),
         "argocd",
-    )[0]
+    )
 
 
 def test_the_override_file_is_named_by_argo_cds_rule() -> None:
@@ -158,7 +165,7 @@ def test_what_no_file_system_holds_is_no_target(spec: dict[str, str], words: str
     source = Source("https://git.example/x.git", "apps/web")
     app = Application("argocd", spec.get("name", "web"), {"write-back-target": spec.get("target", "")}, (source,))
     with pytest.raises(TargetError, match=words) as refused:
-        write_backs(app, "argocd")
+        first_of(app, "argocd")
     assert refused.value.rule == "target"
 
 

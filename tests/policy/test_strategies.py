@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.annotations.keys import Faulty, Setting, settings, strategy
-from task.annotations.subscription import read_entry
+from task.annotations.subscription import Defaults, EntryReader
 from task.model import Entry, Image, Policy, Reading, Strategy
 from task.policy.judge import judge, objection, same
 from task.policy.strategies import STRATEGIES
@@ -64,8 +64,8 @@ def test_picks_as_image_updater_does(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", rows("traits"))
 def test_traits_as_image_updater_states_them(case: dict[str, Any]) -> None:
     name, expected = case["input"]["strategy"], case["expect"]
-    told = {"update-strategy": Setting("update-strategy", name)}
-    bare = read_entry(Entry("w", image(""), "", "w=acme/w"), told, "semver", pin_digest=False)
+    told = settings({"update-strategy": {"": name}}, ())
+    bare = EntryReader(Entry("w", image(""), "", "w=acme/w"), told, Defaults()).read()
     assert bare.broken is expected["needs_constraint"]
     refusal = objection("1.0.1", Policy(name, ("1.0.0",)))
     only = refusal is not None and refusal.rule == "constraint"
