@@ -1,4 +1,4 @@
-"""Which keys say nothing, and what was meant by them."""
+"""Which keys have no effect, and what was meant by them."""
 
 import pytest
 
