@@ -11,7 +11,9 @@ from typer.core import TyperArgument, TyperOption
 
 from task.cli.app import group
 from task.cli.command import GroupedHelp
+from task.settings import EVENT, GROUPS
 
+REFERENCE = tuple(dict.fromkeys((EVENT, *GROUPS)))  # the groups, of which most people need the image first
 TyperParam = TyperOption | TyperArgument
 
 
@@ -33,9 +35,7 @@ def all_options() -> tuple[TyperParam, ...]:
     """Return the options of all commands, group by group. Each comes once, or once for each of its meanings."""
     order = ("run", "rollback", *commands())  # most commands have the options of these two, or fewer
     found = {(name_of(one), one.help): one for command in order for one in options_of(command)}
-    # The first group, the image, belongs to run. rollback has something from each other group.
-    panels = dict.fromkeys(one.rich_help_panel for one in (*options_of("run")[:1], *options_of("rollback")))
-    return tuple(one for panel in panels for one in found.values() if one.rich_help_panel == panel)
+    return tuple(one for panel in REFERENCE for one in found.values() if one.rich_help_panel == panel)
 
 
 def both_helps(command: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from task.errors import UsageError
@@ -188,11 +189,35 @@ class Option:
     common: bool | tuple[str, ...] = False  # whether --help shows it, or of which commands; --help-all shows all
     brief: tuple[str, str] = ("", "")  # its values and its text in --help, if --help-all says more
     old_name: bool = False  # whether no help names it, and no variable gives it
-    required: bool = False
 
-    def field(self, *, default: T) -> T:
-        """Return the field of a record. To the type checker, it is the default."""
-        return field(default=default, metadata={OPTION: self})
+
+def option(
+    default: T,
+    group: str,
+    help: str,  # noqa: A002 - as Typer calls it
+    metavar: str = "",
+    *,
+    read: Callable[[Given], Any] = one_text,
+    flag: str = "",
+    argument: bool = False,
+    shown: str = "",
+    common: bool | tuple[str, ...] = False,
+    brief: tuple[str, str] = ("", ""),
+    old_name: bool = False,
+) -> T:
+    """Return the field of a record, which has this option. To the type checker, it is the default."""
+    named = Option(group, help, metavar, read, flag, argument, shown, common, brief, old_name)
+    return field(default=default, metadata={OPTION: named})
+
+
+text = partial(option, "")
+flag = partial(option, False)  # noqa: FBT003 - the default
+flag_on = partial(option, True)  # noqa: FBT003 - the default
+choice = partial(option, read=one_of)
+choices = partial(option, (), read=every_choice)
+lines = partial(option, (), read=every_line)
+words = partial(option, (), read=every_word)
+pairs = partial(option, (), read=every_pair)
 
 
 def variable_of(flag: str) -> str:

@@ -241,7 +241,7 @@ class Follow:
                 self._ends[key] = RolloutEnd(key, succeeded=False, because=told(row))
                 if row.begun and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
-                elif self._settings.undo.on_failure == "rollback":
+                elif self._settings.on_failure == "rollback":
                     self._problems.append(not_undone(key, "no sync of what was written has begun and failed"))
             else:
                 self._ends[key] = RolloutEnd(key, succeeded=True, because=row.because)

@@ -22,7 +22,7 @@ from task.cli.call import Call
 from task.errors import UsageError
 from task.option import Given, Option, Origin, one_of, variable_of
 from task.secret import Secret
-from task.settings import GROUPS, Settings, check, every_option, options_of
+from task.settings import GROUPS, Settings, Taken, check, every_option, options_of
 
 Body = Callable[[Settings, Call], int]
 SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "variable"}
@@ -33,8 +33,8 @@ class Command:
     """A command: what it does, and the records whose fields are its options."""
 
     body: Body
-    taken: tuple[type, ...]
-    required: Collection[str]  # fields that only this command has to have
+    taken: tuple[Taken, ...]
+    required: Collection[str]  # the fields that must be given
 
     @property
     def name(self) -> str:
@@ -43,13 +43,14 @@ class Command:
 
     @property
     def options(self) -> Iterator[tuple[Field[Any], Any, Option]]:
-        """Its options: the fields of its records, each with the type of the value, and the option."""
+        """Its options: each with its field, and the type of its value."""
         return chain.from_iterable(map(options_of, self.taken))
 
     def settings(self, given: Mapping[str, Any]) -> Settings:
         """Return the settings of a call. `given` is what Typer has read. Raises `UsageError` if they do not fit."""
-        places = {kind: place for place, kind in get_type_hints(Settings).items()}
-        settings = Settings(self.name, **{places[record]: record_of(record, given) for record in self.taken})
+        kinds = get_type_hints(Settings).items()
+        records = {place: record_of(kind, given) for place, kind in kinds if kind in self.taken}
+        settings = Settings(self.name, **records, **{name: given[name] for name in given if name in self.taken})
         check(settings)
         return settings
 
@@ -61,8 +62,7 @@ class Command:
             return self.body(self.settings(context.params), context.obj)
 
         params = [
-            _parameter(field, kind, option, needed=option.required or field.name in self.required)
-            for field, kind, option in self.options
+            _parameter(field, kind, option, needed=field.name in self.required) for field, kind, option in self.options
         ]
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         called.__signature__ = inspect.Signature([context, *params])  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ class Command:
         return with_help_all(called)
 
 
-def command(*taken: type, required: Collection[str] = ()) -> Callable[[Body], Command]:
+def command(*taken: Taken, required: Collection[str] = ()) -> Callable[[Body], Command]:
     """Return a decorator that makes a command. Its function gets the settings of the call."""
     return lambda body: Command(body, taken, required)
 

@@ -23,7 +23,7 @@ from task.model import Hold, Image, Person
 from task.option import variable_of
 from task.output.report_json import BY_HAND
 from task.repository_config.config import seconds_of
-from task.settings import SECRETS, EventOptions, RequestOptions, Settings
+from task.settings import SECRETS, CommitOptions, EventOptions, Settings
 from task.templates.commit_message import KEY as TRAILER_KEY
 from task.templates.commit_message import Trailer, build_trailers, check_template, commit_references
 from task.text import one_line
@@ -40,9 +40,9 @@ def built_images(given: EventOptions) -> tuple[Image, ...]:
 
 def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
     """Return the pipeline's job. Raises `UsageError` for an impossible value."""
-    asked, named = settings.request, _named_for_requests(settings.request, environ)
+    asked, named = settings.commit, _named_for_requests(settings.commit, environ)
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    own = without_login(settings.origin.source_repository or origin.repository)
+    own = without_login(settings.source_repository or origin.repository)
     if settings.command in ("scan", "promote"):  # the CI job has built nothing
         origin, environ = Origin(run=origin.run), {}
     given, commits = settings.event, settings.commit
@@ -50,10 +50,10 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         environ,
         sequence=given.sequence,
         source_commit=given.source_commit,
-        source_repository=settings.origin.source_repository,
+        source_repository=settings.source_repository,
         created=given.created,
     )
-    repository = without_login(settings.origin.source_repository or origin.repository).removesuffix(".git")
+    repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
     commit, run = given.source_commit or origin.commit, commits.pipeline_run or without_login(origin.run)
     page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
     return Job(
@@ -62,13 +62,13 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         scope=scope_of(settings),
         terms=Terms(
             settings.rules.allow_downgrade,
-            settings.decide.carry_parameters,
+            settings.git.carry_parameters,
             settings.rules.require_live,
             build,
-            settings.decide.registry_check,
+            settings.registry_check,
             now,
             through=commits.commit_through,
-            minimum_age=_minimum_age(settings.age.minimum_age),
+            minimum_age=_minimum_age(settings.minimum_age),
         ),
         wording=Wording(
             Person(commits.git_author_name, commits.git_author_email),
@@ -81,15 +81,15 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         ),
         deadline=settings.git.deadline,
         atomic=commits.atomic,
-        require_update=settings.require.require_update,
-        require_match=settings.require.require_match,
+        require_update=settings.require_update,
+        require_match=settings.require_match,
         only=settings.git.only_repository,
         dry=settings.dry,
         intent=_intent(settings, now, environ),
         aliases=settings.aliases,
         deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
-        comment=_comment(settings, images, environ) if settings.comment.comment else None,
-        repository_config=settings.decide.repository_config,
+        comment=_comment(settings, images, environ) if settings.comment else None,
+        repository_config=settings.git.repository_config,
         requests=PullRequestOptions(
             asked.pull_request_label,
             asked.pull_request_reviewer,
@@ -101,7 +101,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
             run=run,
         ),
         promotion=_promotion(settings, own),
-        undo=settings.undo.on_failure == "rollback",
+        undo=settings.on_failure == "rollback",
     )
 
 
@@ -112,7 +112,7 @@ def _minimum_age(text: str) -> int:
         raise UsageError(f"--minimum-age: {error.message}", hint=error.hint) from None
 
 
-def _named_for_requests(asked: RequestOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the options about pull requests, except `--pull-request`, that the command line has and no variable."""
     values = {
         "--pull-request-label": asked.pull_request_label,
@@ -128,8 +128,8 @@ def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
     """Return the pull request for the plan's comment. Plans of other images or Applications have their own comments."""
     if not settings.dry:
         raise UsageError("--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run")
-    event, argo, scope = request_event(environ), settings.argo, settings.scope
-    narrowed = (settings.names.application, scope.project, scope.namespace, scope.selector)
+    event, argo, scope = request_event(environ), settings.sources, settings.scope
+    narrowed = (settings.application, scope.project, scope.namespace, scope.selector)
     sources = tuple(without_login(one) for one in settings.sources.applications)
     plan = (
         sorted({image.identity for image in images}),
@@ -146,7 +146,7 @@ def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping
 
     The commit of what is promoted is known later. The branch is the CI job's, if that job built the commit.
     """
-    if settings.dry or not settings.deployments.deployments:
+    if settings.dry or not settings.deployments:
         return None
     for name, option, value, variables in (
         ("repository", "--source-repository", repository, "GITHUB_REPOSITORY, CI_PROJECT_URL"),
@@ -175,12 +175,12 @@ def _is_remote(url: str) -> bool:
 
 def scope_of(settings: Settings) -> Scope:
     """Return which Applications are considered, and the defaults for settings without an annotation."""
-    given, names = settings.scope, settings.names.application
-    apps = settings.held.app or settings.status.app
+    given, names = settings.scope, settings.application
+    apps = settings.app or settings.status.app
     return Scope(
         given.annotation_prefix,
         Narrow(apps or names, given.namespace, given.project, given.selector, within=names if apps else ()),
-        Defaults(settings.sources.argocd_namespace, given.strategy, settings.pin_digest, settings.forge.pull_request),
+        Defaults(settings.sources.argocd_namespace, given.strategy, settings.pin_digest, settings.git.pull_request),
     )
 
 
@@ -223,7 +223,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
             to = destination_of(back.to)
         except Malformed as error:
             raise UsageError(f"--to: {error.message}", hint=error.hint) from None
-    return Intent(settings.command, hold, not settings.aliases, to, settings.release.discard, back.unknown_tag)
+    return Intent(settings.command, hold, not settings.aliases, to, settings.discard, back.unknown_tag)
 
 
 def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
@@ -237,7 +237,7 @@ def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     if given and given != origin.commit.lower():
         origin = Origin(run=origin.run)
     commit = given or origin.commit
-    repository = settings.origin.source_repository or without_login(origin.repository)
+    repository = settings.source_repository or without_login(origin.repository)
     references = commit_references(commit, repository, origin.author, origin.date, origin.message)
     run = git.pipeline_run or without_login(origin.run)
     return build_trailers(commit, run, git.trailer, references)

@@ -30,7 +30,7 @@ from task.output.console import say
 from task.output.log import Log
 from task.pipeline.discover import Discovered, discovered
 from task.pipeline.overlooked import unknown_names
-from task.settings import READING, LintOptions, NameOptions, Settings
+from task.settings import READING, LintOptions, Settings
 from task.text import counted, exact_json, printable, without_logins
 from task.wiring.argo import sources
 from task.wiring.world import world_of
@@ -41,7 +41,7 @@ _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
-@command(LintOptions, NameOptions, *READING)
+@command(LintOptions, "application", *READING)
 def lint(settings: Settings, call: Call) -> int:
     """Check the annotations of all Applications, and the repository's config, and list every problem with its fix."""
     settings, environ, log = _with_sources(settings, call), call.environ, call.log

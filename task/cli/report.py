@@ -16,16 +16,16 @@ from task.output.console import plain_console, say, stdout_console
 from task.output.report_json import HINT, report_of
 from task.output.report_page import page
 from task.output.report_text import table
-from task.settings import ReportOptions, Settings
+from task.settings import Settings
 from task.text import one_line
 
 LARGEST = 64 * 1024 * 1024  # bytes; the diffs of `plan` are in the report
 
 
-@command(ReportOptions)
+@command("report_file", "html", required=["report_file"])
 def report(settings: Settings, call: Call) -> int:
     """Show the report of a run again, or turn it into an HTML page."""
-    path, html, log = settings.report.report_file, settings.report.html, call.log
+    path, html, log = settings.report_file, settings.html, call.log
     log("debug", f"reading {path}")
     try:
         found = report_of(_read(path))

@@ -20,8 +20,6 @@ from task.settings import (
     SECRETS,
     EventOptions,
     HandedOptions,
-    NameOptions,
-    OriginOptions,
     RulesOptions,
     Settings,
     StatusOptions,
@@ -29,13 +27,15 @@ from task.settings import (
 from task.wiring.world import world_of
 
 
-@command(StatusOptions, EventOptions, OriginOptions, NameOptions, RulesOptions, *DECIDING, HandedOptions)
+@command(
+    StatusOptions, "html", EventOptions, "source_repository", "application", RulesOptions, *DECIDING, HandedOptions
+)
 def status(settings: Settings, call: Call) -> int:
     """Show each image: its version in Git and in the cluster, its holds and its last builds."""
     given, environ, log = settings.status, call.environ, call.log
-    if given.newest and settings.decide.registry_check == "never":
+    if given.newest and settings.registry_check == "never":
         raise UsageError("--newest and --registry-check=never are both given", hint="leave out one of them")
-    if given.html and given.output == "json":
+    if settings.html and given.output == "json":
         raise UsageError("--html and --output=json are both given", hint="leave out one of them")
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
@@ -43,8 +43,8 @@ def status(settings: Settings, call: Call) -> int:
     console = stdout_console(environ)
     for problem in found.problems:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
-    if given.html:
-        write_page(page(found), given.html)
+    if settings.html:
+        write_page(page(found), settings.html)
     elif given.output == "json":
         say(json_text(found))
     else:
@@ -59,7 +59,7 @@ def _found(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
     event = settings.event
     images = built_images(event) if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
-    token = settings.forge.forge_token_file or any(environ.get(name) for name in (*FORGE_TOKENS, "GITHUB_TOKEN"))
+    token = settings.git.forge_token_file or any(environ.get(name) for name in (*FORGE_TOKENS, "GITHUB_TOKEN"))
     world = world_of(settings, environ, log, job.scope, images)
     try:
         return look_at(job, world, Look(settings.status.newest, settings.status.builds, bool(token)))

@@ -30,14 +30,9 @@ from task.settings import (
     SECRETS,
     UPDATING,
     WRITING,
-    AgeOptions,
     AliasOptions,
-    DeploymentOptions,
-    HeldOptions,
     HoldOptions,
-    OriginOptions,
     PromoteOptions,
-    ReleaseOptions,
     RollbackOptions,
     SendOptions,
     Settings,
@@ -55,39 +50,39 @@ def run(settings: Settings, call: Call) -> int:
     return update(replace(settings, command="plan") if settings.send.dry_run else settings, call)
 
 
-@command(AgeOptions, *UPDATING, SendOptions)
+@command("minimum_age", *UPDATING, SendOptions)
 def scan(settings: Settings, call: Call) -> int:
     """Ask the registries for the newest allowed tag of every tracked image, then go on as run does."""
-    if settings.require.require_match:
+    if settings.require_match:
         raise UsageError(
             "--require-match: scan is given no image to look for", hint="leave it out; it is for run and plan"
         )
-    if settings.decide.registry_check == "never":
+    if settings.registry_check == "never":
         raise UsageError(
             "--registry-check: scan cannot do without the registries", hint="write auto or always, or leave it out"
         )
     return update(settings, call)
 
 
-@command(PromoteOptions, AliasOptions, AgeOptions, OriginOptions, *UPDATING, DeploymentOptions, SendOptions)
+@command(PromoteOptions, AliasOptions, "minimum_age", "source_repository", *UPDATING, "deployments", SendOptions)
 def promote(settings: Settings, call: Call) -> int:
     """Bring the versions of some Applications to others, if the rules of the others allow it."""
     return update(settings, call)
 
 
-@command(HeldOptions, AliasOptions, RollbackOptions, HoldOptions, *WRITING, SendOptions)
+@command("app", AliasOptions, RollbackOptions, HoldOptions, *WRITING, SendOptions, required=["app", "to"])
 def rollback(settings: Settings, call: Call) -> int:
     """Go back to an older tag and hold the image there, in one commit."""
     return update(settings, call)
 
 
-@command(HeldOptions, AliasOptions, HoldOptions, *WRITING, SendOptions, required=["reason"])
+@command("app", AliasOptions, HoldOptions, *WRITING, SendOptions, required=["app", "reason"])
 def hold(settings: Settings, call: Call) -> int:
     """Keep images at their current version. Later builds are remembered, not written."""
     return update(settings, call)
 
 
-@command(HeldOptions, AliasOptions, ReleaseOptions, *WRITING, SendOptions)
+@command("app", AliasOptions, "discard", *WRITING, SendOptions, required=["app"])
 def release(settings: Settings, call: Call) -> int:
     """End a hold and write the newest build that waits behind it."""
     return update(settings, call)

@@ -33,7 +33,7 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-@command(WaitOptions, *REACHING, HandedOptions)
+@command(WaitOptions, *REACHING, HandedOptions, required=["app", "revision"])
 def wait(settings: Settings, call: Call) -> int:
     """Wait until Argo CD has synced a revision and its Applications are healthy."""
     environ, log = call.environ, call.log

@@ -39,7 +39,7 @@ from task.output.log import Log
 from task.output.report_json import BY_HAND
 from task.pipeline.discover import concerns, within_narrowing
 from task.secret import Secret
-from task.settings import ARGO_TOKENS, ArgoOptions, Settings
+from task.settings import ARGO_TOKENS, Settings, SourceOptions
 from task.threads import once
 from task.urls import path_part
 
@@ -53,7 +53,7 @@ class Argo:
     """The connections of one run to a cluster and to Argo CD's API. Each is opened when it is first needed."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
-        self._given: ArgoOptions = settings.argo
+        self._given: SourceOptions = settings.sources
         self._settings, self._opened = settings, opened
         self.environ, self.log = environ, log
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
@@ -240,10 +240,10 @@ def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
         return settings.sources.applications
     if in_cluster(environ):
         return ("cluster",)
-    return ("argocd",) if names_server(settings.argo, environ) else ()
+    return ("argocd",) if names_server(settings.sources, environ) else ()
 
 
-def names_server(given: ArgoOptions, environ: Mapping[str, str]) -> bool:
+def names_server(given: SourceOptions, environ: Mapping[str, str]) -> bool:
     """Tell whether a server of Argo CD is given."""
     if given.argocd_server or environ.get("ARGOCD_SERVER", "").strip():
         return True

@@ -29,10 +29,10 @@ class ForgeClients:
     ) -> None:
         self._settings, self._environ, self._log, self._opened, self._logins = settings, environ, log, opened, logins
         self._forges: Callable[[], Forges] = once(self._open)
-        self._forge = _forge(settings.forge.forge)
+        self._forge = _forge(settings.git.forge)
         self._known = (*((self._forge,) if self._forge else ()), *known_to(environ))
-        if settings.forge.forge_token_file:
-            check_token_file(settings.forge.forge_token_file)
+        if settings.git.forge_token_file:
+            check_token_file(settings.git.forge_token_file)
 
     def of(self, repo: str) -> Forge:
         """Return the repository's forge."""
@@ -79,7 +79,7 @@ class ForgeClients:
         return rewritten(repo, self._settings.transport.rewrite_url)
 
     def _open(self) -> Forges:
-        given, forge = self._settings.forge, self._forge
+        given, forge = self._settings.git, self._forge
         tokens = Tokens(
             ForgeTokenOptions(
                 given.forge_token_file, given.forge_username, forge, self._settings.access.git_credentials_url

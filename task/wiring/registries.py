@@ -51,11 +51,7 @@ def registry_of(
     conf = read_registries_conf(given.registries_conf) if given.registries_conf else ()
     authorities = certificates(settings.access.ca_file)
     hurried = replace(LIMITS, connect=5.0, silence=15.0, tries=2)
-    limits = (
-        hurried
-        if settings.decide.registry_check == "auto" and settings.command != "scan"
-        else replace(hurried, tries=3)
-    )
+    limits = hurried if settings.registry_check == "auto" and settings.command != "scan" else replace(hurried, tries=3)
     found = Registry(
         logins,
         Ways(entries=conf, ca=authorities, cache_dir=given.registry_cache_dir, limits=limits),

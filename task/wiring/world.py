@@ -65,7 +65,7 @@ class RealWorld(World):
             self._registry()  # fail at once if something given is wrong
         self._lineage = once(lambda: self._opened.enter_context(closing(Lineage(self._git.git()))))
         self._lineage_lock = threading.Lock()
-        if settings.forge.forge or settings.forge.forge_token_file:
+        if settings.git.forge or settings.git.forge_token_file:
             self._forges()  # fail at once if something given is wrong
         by_api = settings.commit.commit_through == "github"
         self._signer = signers(settings.commit, self._git.git, self._opened)
@@ -84,7 +84,7 @@ class RealWorld(World):
 
     def _argo_if_needed(self) -> Argo | None:
         settings = self._settings
-        linked = settings.deployments.deployments and names_server(settings.argo, self._environ)
+        linked = settings.deployments and names_server(settings.sources, self._environ)
         read = {"cluster", "argocd"} & set(sources(settings, self._environ))
         wanted = settings.rollout.wait or linked or read
         return Argo(settings, self._environ, self._log, self._opened) if wanted else None

@@ -7,7 +7,7 @@ import pytest
 from task.cli.job import job_of
 from task.deciding.job import DeployedSource
 from task.errors import UsageError
-from task.settings import DeploymentOptions, EventOptions, OriginOptions, RolloutOptions, Settings
+from task.settings import EventOptions, RolloutOptions, Settings
 
 COMMIT, OTHER = "c" * 40, "d" * 40
 PAGE = "https://gitlab.example.com/acme/web"
@@ -26,8 +26,7 @@ ROWS: list[tuple[Mapping[str, str], str, str, DeployedSource]] = [
 def deployed(
     environ: Mapping[str, str], commit: str = "", repository: str = "", command: str = "run"
 ) -> DeployedSource | None:
-    built, origin = EventOptions(source_commit=commit), OriginOptions(repository)
-    settings = Settings(command, built, origin, deployments=DeploymentOptions(deployments=True))
+    settings = Settings(command, EventOptions(source_commit=commit), source_repository=repository, deployments=True)
     return job_of(settings, (), environ).deployed
 
 
@@ -37,7 +36,7 @@ def test_what_was_built(environ: Mapping[str, str], commit: str, repository: str
 
 
 def test_a_run_that_waits_finds_out_how_it_ends() -> None:
-    settings = Settings("run", deployments=DeploymentOptions(deployments=True), rollout=RolloutOptions(wait=True))
+    settings = Settings("run", deployments=True, rollout=RolloutOptions(wait=True))
     found = job_of(settings, (), GITLAB).deployed
     assert found is not None
     assert found.waits

@@ -184,7 +184,7 @@ def test_the_variables_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     found = read("run", "--tag", "1")
     assert found.event.tag == "1"
     assert found.event.image == ("a:1 b:2",)
-    assert found.names.application == ("x", "y", "z", "w")
+    assert found.application == ("x", "y", "z", "w")
     assert found.sources.applications == ("one folder", "two")
     assert found.commit.trailer == (("A", "b c"), ("D", "e"))
     assert found.scope.project == ()
@@ -194,7 +194,7 @@ def test_the_variables_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_on_the_command_line_one_value_is_one_value() -> None:
     found = read("run", "--images-from", "a b", "--images-from", "c\nd", "--application", "x,y", "--application", "z")
     assert found.event.images_from == ("a b", "c\nd")
-    assert found.names.application == ("x", "y", "z")
+    assert found.application == ("x", "y", "z")
 
 
 def test_the_last_value_counts() -> None:
