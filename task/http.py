@@ -11,6 +11,7 @@ import socket
 import ssl
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from task import shutdown, threads
 from task.files import exhausted
+from task.secret import Secret
 from task.text import blanked
 from task.urls import origin, without_query
 
@@ -348,6 +350,16 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
             yield ended
     finally:
         over.set()
+
+
+def bearer(token: Secret) -> dict[str, str]:
+    """Return the header that logs in with a token."""
+    return {"Authorization": f"Bearer {token.reveal()}"}
+
+
+def basic(user: str, password: Secret) -> dict[str, str]:
+    """Return the header that logs in with a user and a password, or what takes its place."""
+    return {"Authorization": f"Basic {b64encode(f'{user}:{password.reveal()}'.encode()).decode()}"}
 
 
 def retry_after(answer: Response) -> float | None:

@@ -14,7 +14,7 @@ from fakes.forge_server import ForgeServer, Reply, Request
 
 from task.errors import CredentialsError, Exit, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
-from task.forges.host import ForgeApi
+from task.forges.host import Host
 from task.forges.marks import described
 from task.forges.proposal import marked
 from task.http import Limits
@@ -32,12 +32,12 @@ class World:
 
     server: ForgeServer
     place: ForgeAddress
-    client: Callable[[Reach], ForgeApi]
+    client: Callable[[Reach], Host]
     user: str = ""
     log: list[str] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
 
-    def forge(self, secret: str = SECRET, tries: int = 1) -> ForgeApi:
+    def forge(self, secret: str = SECRET, tries: int = 1) -> Host:
         token = ForgeToken(Secret(secret), self.user)
         limits = Limits(tries=tries, silence=5, total=10)
         return self.client(Reach(self.place, token, log=self.log.append, limits=limits, warn=self.warned.append))

@@ -7,19 +7,15 @@ with a page to sign in, under a status that looks like success.
 from __future__ import annotations
 
 import re
-from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.forges import azure_comments
 from task.forges.client import (
     PAIR,
-    STAYS,
     Client,
     ForgeAddress,
-    ForgeToken,
     Reach,
     dig,
     listed,
@@ -29,26 +25,26 @@ from task.forges.client import (
     web_below,
 )
 from task.forges.host import (
-    COMMENTS_STAY,
     AlreadyThere,
+    Comment,
+    Comments,
     ForgeKind,
     Host,
     Notes,
-    Overtaken,
+    NotOursError,
+    holds,
     missing,
     ours_to_delete,
-    tried,
 )
 from task.forges.proposal import LONGEST_BODY
-from task.git.hosts import RemoteUrl
-from task.http import Response
+from task.git.remote_url import RemoteUrl
+from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
+from task.plain_data import mappings
 from task.urls import origin, path_part
 
-_NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
+NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
 _SERVICES, _IDENTITIES = "https://dev.azure.com/", "https://vssps.dev.azure.com/"
-_VERSION = "7.1"
-_WITHOUT = {"assignees": "Azure DevOps has no assignees on pull requests: name them as reviewers"}
 _STATES: dict[str, Any] = {"active": "open", "completed": "merged", "abandoned": "closed"}
 _MERGE_POLICY = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab"  # "Limit merge types"
 _STRATEGIES = {
@@ -59,28 +55,80 @@ _STRATEGIES = {
 }
 _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _REFUSED, _CONFLICT = 400, 409
+_TEXT, _CLOSED = 1, 4  # of CommentType and CommentThreadStatus; a policy may require that all open threads are resolved
 _NOT_NOW = (400, 403, 409)  # statuses for a request that is no longer open
+
+
+class AzureClient(Client):
+    """Adds the API's version to each request, and recognises Azure's sign-in page."""
+
+    headers: ClassVar[Mapping[str, str]] = {"Accept": "application/json", "X-TFS-FedAuthRedirect": "Suppress"}
+    version = "7.1"
+
+    @staticmethod
+    def path_of(project: Sequence[str]) -> str:
+        """As `Client.path_of`."""
+        _organization, name, repository = map(path_part, project)
+        return f"/{name}/_apis/git/repositories/{repository}"
+
+    def login(self) -> Mapping[str, str]:
+        """As `Client.login`: for the job's own token (System.AccessToken, a JWT), or a personal access token."""
+        token = self.reach.token
+        secret = token.secret.reveal()
+        if secret.startswith("eyJ") and secret.count(".") == 2:  # parts of a JWT, less one
+            return bearer(token.secret)
+        return basic(token.user, token.secret)
+
+    def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
+        """As `Client.ask`. If a Server is older than the wanted version of the API, ask again with its own version."""
+        answer = self._versioned(method, path, what, more)
+        if _key(answer) == "VssVersionOutOfRangeException":
+            self.version = next(iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)), b"6.0").decode()
+            answer = self._versioned(method, path, what, more)
+        if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
+            raise self.refused(answer, what)
+        html = "html" in answer.headers.get("Content-Type", "")
+        if answer.status == 203 or html or origin(answer.url) != origin(self.reach.place.api):
+            raise self._locked_out(what)
+        return answer
+
+    def _versioned(self, method: str, path: str, what: str, more: dict[str, Any]) -> Response:
+        fine = more.get("fine", ())
+        params = {**(more.get("params") or {}), "api-version": self.version}
+        return super().ask(method, path, what, **{**more, "params": params, "fine": (_REFUSED, *fine)})
+
+    def refused(self, answer: Response, what: str) -> TaskError:
+        """As `Client.refused`. A redirect to the sign-in page is a refusal, too."""
+        if 300 <= answer.status < 400:
+            return self._locked_out(what)
+        return super().refused(answer, what)
+
+    def _locked_out(self, what: str) -> TaskError:
+        place = self.reach.place
+        return CredentialsError(
+            f"{place.host} answers with its page to sign in: could not {what}",
+            hint=f"{valid_token(self.reach.token.secret, place.host, place.forge)}: a personal access token of this "
+            f"organization, or System.AccessToken; {self._needs}",
+        )
 
 
 class Azure(Host):
     """One repository on Azure DevOps."""
 
+    connect, needs = AzureClient, NEEDS
     longest = LONGEST_BODY["azure"]
-    without = _WITHOUT
+    without: ClassVar[Mapping[str, str]] = {
+        "assignees": "Azure DevOps has no assignees on pull requests: name them as reviewers"
+    }
 
     def __init__(self, reach: Reach) -> None:
-        """Contact nobody yet."""
+        super().__init__(reach)
         place = reach.place
-        self._client = _AzureClient(reach)
-        self._people = _AzureClient(replace(reach, place=replace(place, api=identities_api(place.api))))
-        self._host, self._web = place.host, place.web
-        _organization, project, repository = place.project
-        self._project = f"/{path_part(project)}/_apis"
-        self._base = f"{self._project}/git/repositories/{path_part(repository)}"
+        self._people = AzureClient(replace(reach, place=replace(place, api=identities_api(place.api))), self.needs)
 
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`: the open request, else the newest, read whole. Lists come newest first."""
-        path, what = f"{self._base}/pullrequests", f"look for the pull request of {head}"
+    def newest(self, base: str, head: str) -> Proposed | None:
+        """As `Host.newest`: the open request, else the newest, read whole. Lists come newest first."""
+        path, what = f"{self._path}/pullrequests", f"look for the pull request of {head}"
         params = {
             "searchCriteria.sourceRefName": f"refs/heads/{head}",
             "searchCriteria.targetRefName": f"refs/heads/{base}",
@@ -92,14 +140,35 @@ class Azure(Host):
         if not ours:
             return None
         newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
-        return self._proposed(self._read(numbered(dig(newest, "pullRequestId"), self._host)))
+        return self.checked(numbered(dig(newest, "pullRequestId"), self._place.host))
 
     def close(self) -> None:
-        """As `ForgeApi.close`."""
-        self._client.close()
+        """As `Connected.close`."""
+        super().close()
         self._people.close()
 
-    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+    def ask(self, number: str) -> Any:
+        """As `Host.ask`."""
+        return self._client.json("GET", f"{self._path}/pullrequests/{path_part(number)}", f"read pull request {number}")
+
+    def proposed(self, said: Any) -> Proposed:
+        """As `Host.proposed`."""
+        number = numbered(dig(said, "pullRequestId"), self._place.host)
+        state = _STATES.get(dig(said, "status"), "closed")
+        conflicts = state == "open" and dig(said, "mergeStatus") == "conflicts"
+        return Proposed(
+            url=f"{self._place.web}/pullrequest/{number}",
+            number=number,
+            state=state,
+            title=dig(said, "title"),
+            body=dig(said, "description"),
+            head_commit=dig(said, "lastMergeSourceCommit", "commitId"),
+            merge_commit=dig(said, "lastMergeCommit", "commitId") if state == "merged" else "",
+            conflicts=conflicts,
+            note="it conflicts with its base branch" if conflicts else "",
+        )
+
+    def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
         body = {
             "sourceRefName": f"refs/heads/{proposal.head}",
@@ -109,62 +178,55 @@ class Azure(Host):
             "isDraft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        answer = self._client.ask("POST", f"{self._base}/pullrequests", what, json=body, fine=(_REFUSED, _CONFLICT))
+        answer = self._client.ask("POST", f"{self._path}/pullrequests", what, json=body, fine=(_REFUSED, _CONFLICT))
         if answer.status in (_REFUSED, _CONFLICT):
             if _key(answer) == "GitPullRequestExistsException" or b"TF401179" in answer.body:
                 raise AlreadyThere
             raise self._client.refused(answer, what)
-        item = self._client.parsed(answer, what)
-        return self._proposed(item), item
+        return self._client.parsed(answer, what)
 
-    def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Host.read`."""
-        item = self._read(number)
-        return self._proposed(item), item
-
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Host.write`."""
-        number = self._proposed(said).number
-        path, what = f"{self._base}/pullrequests/{path_part(number)}", f"update pull request {number}"
+    def change(self, said: Any, title: str, body: str) -> Any:
+        """As `Host.change`."""
+        number = self.proposed(said).number
+        path, what = f"{self._path}/pullrequests/{path_part(number)}", f"update pull request {number}"
         text = {"title": title, "description": body}
         answer = self._client.ask("PATCH", path, what, json=text, fine=_NOT_NOW, again=True)
-        item = self._client.parsed(answer, what) if answer.status < _REFUSED else self._read(number)
-        now = self._proposed(item)
-        if now.state != "open":
-            raise Overtaken
-        if answer.status >= _REFUSED:
+        if answer.status < _REFUSED:
+            return self._client.parsed(answer, what)
+        now, said = self.read(number)
+        if now.state == "open":
             raise self._client.refused(answer, what)
-        return now, item
+        return said
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`."""
-        found = self._proposed(said)
-        request = f"{self._base}/pullRequests/{path_part(found.number)}"
+        found = self.proposed(said)
+        request = f"{self._path}/pullRequests/{path_part(found.number)}"
         present = {dig(one, "id").lower() for one in listed(said, "reviewers")}
         for name in dict.fromkeys(proposal.reviewers):
-            with tried(notes, f"reviewer {name}", "reviewer", name):
+            with notes.tried(f"reviewer {name}", "reviewer", name):
                 identity = name if _GUID.fullmatch(name) else self._identity(name)
                 if identity.lower() not in present:  # to add somebody again would take the vote away
                     path = f"{request}/reviewers/{path_part(identity)}"
                     self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
         for label in missing(proposal.labels, (dig(one, "name") for one in listed(said, "labels"))):
-            with tried(notes, "labels", "label", label):
+            with notes.tried("labels", "label", label):
                 self._client.ask("POST", f"{request}/labels", f"add the label {label}", json={"name": label})
         if proposal.auto_merge and not dig(said, "autoCompleteSetBy", "id"):
-            with tried(notes, "auto-complete", "auto-merge"):
+            with notes.tried("auto-complete", "auto-merge"):
                 self._auto_complete(said, found, proposal)
         return found, said
 
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
-        path = f"{self._base}/pullrequests/{path_part(self._proposed(said).number)}"
+        path = f"{self._path}/pullrequests/{path_part(self.proposed(said).number)}"
         text = {"description": body, "status": "abandoned"}
         self._client.ask("PATCH", path, "abandon the pull request", json=text, again=True)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         params = {"filter": f"heads/{head}"}  # every ref with this prefix
-        found = self._client.json("GET", f"{self._base}/refs", f"read the branch {head}", params=params)
+        found = self._client.json("GET", f"{self._path}/refs", f"read the branch {head}", params=params)
         names = (dig(one, "objectId") for one in listed(found, "value") if dig(one, "name") == f"refs/heads/{head}")
         return next(names, "")
 
@@ -182,7 +244,7 @@ class Azure(Host):
         ids = {identity for one in exact or found if (identity := dig(one, "id"))}
         if len(ids) != 1:
             hint = "name the person by e-mail address or id"
-            raise ForgeError(f"{self._host} knows nobody, or several, of that name", hint=hint)
+            raise ForgeError(f"{self._place.host} knows nobody, or several, of that name", hint=hint)
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
@@ -191,16 +253,15 @@ class Azure(Host):
         if strategy := self._strategy(dig(item, "repository", "id"), proposal.base):
             options["mergeStrategy"] = strategy
         body = {"autoCompleteSetBy": {"id": dig(item, "createdBy", "id")}, "completionOptions": options}
-        path = f"{self._base}/pullrequests/{path_part(found.number)}"
+        path = f"{self._path}/pullrequests/{path_part(found.number)}"
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _strategy(self, repository: str, base: str) -> str:
         """Return a merge type that the branch's policies allow; "" if there is no limit, or we may not read them."""
+        path = f"/{path_part(self._place.project[1])}/_apis/git/policy/configurations"
         params = {"repositoryId": repository, "refName": f"refs/heads/{base}", "policyType": _MERGE_POLICY}
         try:
-            found = self._client.json(
-                "GET", f"{self._project}/git/policy/configurations", "read policies", params=params
-            )
+            found = self._client.json("GET", path, "read policies", params=params)
         except (ForgeError, RepositoryError):
             return ""
         limits = [one for one in listed(found, "value") if isinstance(one, dict) and one.get("isEnabled")]
@@ -209,74 +270,41 @@ class Azure(Host):
         allowed = (way for rule, way in _STRATEGIES.items() if dig(limits[0], "settings", rule) == "True")
         return next(allowed, "")
 
-    def _read(self, number: str) -> Any:
-        return self._client.json("GET", f"{self._base}/pullrequests/{path_part(number)}", f"read pull request {number}")
 
-    def _proposed(self, item: Any) -> Proposed:
-        state, number = _STATES.get(dig(item, "status"), "closed"), numbered(dig(item, "pullRequestId"), self._host)
-        conflicted = state == "open" and dig(item, "mergeStatus") == "conflicts"
-        return Proposed(
-            url=f"{self._web}/pullrequest/{number}",
-            number=number,
-            state=state,
-            title=dig(item, "title"),
-            body=dig(item, "description"),
-            head_commit=dig(item, "lastMergeSourceCommit", "commitId"),
-            merge_commit=dig(item, "lastMergeCommit", "commitId") if state == "merged" else "",
-            conflicts=conflicted,
-            note="it conflicts with its base branch" if conflicted else "",
-        )
+class AzureComments(Comments):
+    """Comments on Azure DevOps' pull requests. Each begins a thread, and only its author may edit it."""
 
+    connect, needs = AzureClient, NEEDS
 
-class _AzureClient(Client):
-    """Adds the API's version to each request, and recognises Azure's sign-in page."""
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `Comments.marked`. Azure returns all threads at once, oldest first."""
+        said = self._client.json("GET", self._threads(request), "look for the comment")
+        for thread in reversed(mappings(listed(said, "value"))):
+            for one in mappings(thread.get("comments"))[:1]:
+                if not one.get("isDeleted") and holds(dig(one, "content"), mark):
+                    number = f"{dig(thread, 'id')}/comments/{dig(one, 'id')}"
+                    yield Comment(number, dig(one, "content"), self._page(request, dig(thread, "id")))
 
-    def __init__(self, reach: Reach, stays: str = STAYS) -> None:
-        headers = {"Accept": "application/json", "X-TFS-FedAuthRedirect": "Suppress"}
-        super().__init__(reach, lambda: login(reach.token), _NEEDS, headers, stays=stays)
-        self._version = _VERSION
+    def add(self, request: str, body: str) -> str:
+        """As `Comments.add`."""
+        thread = {"comments": [{"parentCommentId": 0, "content": body, "commentType": _TEXT}], "status": _CLOSED}
+        said = self._client.json("POST", self._threads(request), "write the comment", json=thread)
+        return self._page(request, dig(said, "id"))
 
-    def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """As `Client.ask`. If a Server is older than the wanted version of the API, ask again with its own version."""
-        answer = self._versioned(method, path, what, more)
-        if _key(answer) == "VssVersionOutOfRangeException":
-            self._version = next(iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)), b"6.0").decode()
-            answer = self._versioned(method, path, what, more)
-        if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
-            raise self.refused(answer, what)
-        html = "html" in answer.headers.get("Content-Type", "")
-        if answer.status == 203 or html or origin(answer.url) != origin(self.reach.place.api):
-            raise self._locked_out(what)
-        return answer
+    def change(self, request: str, comment: Comment, body: str) -> str:
+        """As `Comments.change`."""
+        path, text = f"{self._threads(request)}/{comment.number}", {"content": body}
+        answer = self._client.ask("PATCH", path, "edit the comment", json=text, fine=(403,), again=True)
+        if answer.status == 403:
+            raise NotOursError
+        return comment.url
 
-    def _versioned(self, method: str, path: str, what: str, more: dict[str, Any]) -> Response:
-        fine = more.get("fine", ())
-        params = {**(more.get("params") or {}), "api-version": self._version}
-        return super().ask(method, path, what, **{**more, "params": params, "fine": (_REFUSED, *fine)})
+    def _threads(self, request: str) -> str:
+        return f"{self._path}/pullRequests/{path_part(request)}/threads"
 
-    def refused(self, answer: Response, what: str) -> TaskError:
-        """As `Client.refused`. A redirect to the sign-in page is a refusal, too."""
-        if 300 <= answer.status < 400:
-            return self._locked_out(what)
-        return super().refused(answer, what)
-
-    def _locked_out(self, what: str) -> TaskError:
-        place = self.reach.place
-        return CredentialsError(
-            f"{place.host} answers with its page to sign in: could not {what}",
-            hint=f"{valid_token(self.reach.token.secret, place.host, place.forge)}: a personal access token of this "
-            f"organization, or System.AccessToken; {_NEEDS}",
-        )
-
-
-def login(token: ForgeToken) -> Mapping[str, str]:
-    """Return the header for the job's own token (System.AccessToken, a JWT), or for a personal access token."""
-    secret = token.secret.reveal()
-    if not secret:
-        return {}
-    if secret.startswith("eyJ") and secret.count(".") == 2:  # parts of a JWT, less one
-        return {"Authorization": f"Bearer {secret}"}
-    return {"Authorization": f"Basic {b64encode(f'{token.user}:{secret}'.encode()).decode()}"}
+    def _page(self, request: str, thread: str) -> str:
+        """Return the page of a comment. Azure's answers have only the address in its API."""
+        return f"{self._place.web}/pullrequest/{request}?discussionId={thread}"
 
 
 def identities_api(api: str) -> str:
@@ -324,6 +352,6 @@ KIND = ForgeKind(
     host_ends=(".visualstudio.com",),  # each customer has a host
     client=Azure,
     place=_place,
-    comments=lambda reach: azure_comments.AzureComments(_AzureClient(reach, COMMENTS_STAY)),
+    comments=AzureComments,
     compare="{0}/branchCompare?baseVersion=GB{1}&targetVersion=GB{2}",
 )

@@ -6,62 +6,95 @@ no reviewers, and opening a second request for a branch is no error, but gives t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges import bitbucket_comments
-from task.forges.bitbucket import WITHOUT, login
 from task.forges.client import PAIR, Client, ForgeAddress, Reach, dig, listed, names_none, numbered, web_below
 from task.forges.host import (
-    COMMENTS_STAY,
     MOVED,
     AlreadyThere,
+    Comment,
+    Comments,
     ForgeKind,
     Host,
     Notes,
+    NotOursError,
     Overtaken,
+    holds,
     ours_to_delete,
-    tried,
 )
 from task.forges.marks import described
 from task.forges.proposal import LONGEST_BODY, same
-from task.git.hosts import RemoteUrl
-from task.http import Response
+from task.git.remote_url import RemoteUrl
+from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
+from task.plain_data import mappings
 from task.retry import until
 from task.urls import origin, path_part
 
-_NEEDS = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
-_LOGIN = (
-    "an access token needs no user name; an API token (ATATT…) needs its account's e-mail address as --forge-username"
-)
-_NO_AUTO_MERGE = "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that"
+BARE = "x-token-auth"  # Git's user name for the token of a project, repository or workspace
+# What Bitbucket Cloud and Data Center both lack, for people.
+WITHOUT = {
+    "labels": "Bitbucket has no labels on pull requests",
+    "assignees": "Bitbucket has no assignees on pull requests: name them as reviewers",
+}
+COMMENTS_NEED = "give the token the permission to read the repository and to write to its pull requests"
+COMMENT_PAGES, COMMENT_PAGE = 10, 50
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
 _PAGE, _PAGES = 20, 20
 _PAUSES = (0.3, 0.7, 1.0)
 _REFUSED, _GONE = 400, 404
 
 
+class BitbucketClient(Client):
+    """A client of either Bitbucket's API."""
+
+    def login(self) -> Mapping[str, str]:
+        """As `Client.login`: an access token alone, or a user name with a password or token."""
+        token = self.reach.token
+        return bearer(token.secret) if token.user in ("", BARE) else basic(token.user, token.secret)
+
+
+class CloudClient(BitbucketClient):
+    """Bitbucket answers 401 to a bare token that needs a user name, so the hint says so."""
+
+    @staticmethod
+    def path_of(project: Sequence[str]) -> str:
+        """As `Client.path_of`."""
+        return f"/repositories/{'/'.join(map(path_part, project))}"
+
+    def refused(self, answer: Response, what: str) -> TaskError:
+        """As `Client.refused`."""
+        error = super().refused(answer, what)
+        if answer.status != 401:
+            return error
+        hint = (
+            f"{error.hint}; an access token needs no user name; an API token (ATATT…) needs its account's e-mail "
+            "address as --forge-username"
+        )
+        return type(error)(error.message, hint=hint, subject=error.subject)
+
+
 class BitbucketCloud(Host):
     """One repository on bitbucket.org."""
 
+    connect = CloudClient
+    needs = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
     longest = LONGEST_BODY["bitbucket"]
-    without = WITHOUT | {"auto_merge": _NO_AUTO_MERGE}
+    without: ClassVar[Mapping[str, str]] = WITHOUT | {
+        "auto_merge": "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that"
+    }
 
     def __init__(self, reach: Reach) -> None:
-        """Contact nobody yet."""
-        self._client = _CloudClient(reach, lambda: login(reach.token), _NEEDS)
-        self._host = reach.place.host
-        self._workspace, slug = reach.place.project
-        self._base = f"/repositories/{path_part(self._workspace)}/{path_part(slug)}"
-        self._name = f"{self._workspace}/{slug}".lower()
+        super().__init__(reach)
+        self._name = "/".join(reach.place.project).lower()
 
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`."""
+    def newest(self, base: str, head: str) -> Proposed | None:
+        """As `Host.newest`."""
         terms = (  # without a state, Bitbucket lists only open ones
             f"source.repository.full_name = {_literal(self._name)}",
             f"source.branch.name = {_literal(head)}",
@@ -70,26 +103,41 @@ class BitbucketCloud(Host):
         )
         query = {"q": " AND ".join(terms), "sort": "-created_on", "pagelen": _PAGE}
         what = f"look for the pull request of {head}"
-        found = listed(self._client.json("GET", f"{self._base}/pullrequests", what, params=query), "values")
+        found = listed(self._client.json("GET", f"{self._path}/pullrequests", what, params=query), "values")
         ours = [one for one in found if dig(one, "source", "repository", "full_name").lower() == self._name]
         newest = next((one for one in ours if dig(one, "state") == "OPEN"), ours[0] if ours else None)
-        return self._proposed(newest) if newest else None
+        return self.proposed(newest) if newest else None
 
-    def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        found = self._proposed(self._read(number))
+    def checked(self, number: str) -> Proposed:
+        """As `Host.checked`."""
+        found = super().checked(number)
         if not found.merge_commit:
             return found
         # a request has only the first twelve digits of the commit
-        path = f"{self._base}/commit/{path_part(found.merge_commit)}"
+        path = f"{self._path}/commit/{path_part(found.merge_commit)}"
         commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
-    def close(self) -> None:
-        """As `ForgeApi.close`."""
-        self._client.close()
+    def ask(self, number: str) -> Any:
+        """As `Host.ask`."""
+        return self._client.json("GET", f"{self._path}/pullrequests/{path_part(number)}", f"read pull request {number}")
 
-    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+    def proposed(self, said: Any) -> Proposed:
+        """As `Host.proposed`."""
+        state, body = _STATES.get(dig(said, "state"), "closed"), dig(said, "description")
+        # twelve digits of the commit, and all of them
+        head, ours = dig(said, "source", "commit", "hash"), described(body)
+        return Proposed(
+            url=dig(said, "links", "html", "href"),
+            number=numbered(dig(said, "id"), self._place.host),
+            state=state,
+            title=dig(said, "title"),
+            body=body,
+            head_commit=ours if head and ours.startswith(head) else head,
+            merge_commit=dig(said, "merge_commit", "hash") if state == "merged" else "",
+        )
+
+    def create(self, proposal: Proposal) -> Any:
         """As `Host.create`. If the branch has a newer commit, the newer run opens the request."""
         if found := self._opened_by_a_newer_build(proposal):
             raise AlreadyThere(found)
@@ -102,41 +150,36 @@ class BitbucketCloud(Host):
             "draft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        item = self._sent("POST", f"{self._base}/pullrequests", body, what)
-        made = self._proposed(item)
+        item = self._sent("POST", f"{self._path}/pullrequests", body, what)
+        made = self.proposed(item)
         if not same(made, proposal):  # it was open already, so Bitbucket changed only the title
             raise AlreadyThere(made)
-        return made, item
+        return item
 
-    def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Host.read`."""
-        item = self._read(number)
-        return self._proposed(item), item
-
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Host.write`."""
+    def change(self, said: Any, title: str, body: str) -> Any:
+        """As `Host.change`."""
         return self._put(said, {"title": title, "description": body})
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`. Reviewers are added, but never removed. If Bitbucket refuses some, it takes none."""
         present = [dig(one, "uuid") for one in listed(said, "reviewers")]
         wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
-        found = self._proposed(said)
+        found = self.proposed(said)
         if wanted != present:
-            with tried(notes, "no reviewers were added", "reviewer", *proposal.reviewers):
+            with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
                 people = [{"uuid": one} for one in wanted]
-                return self._put(said, {"title": found.title, "description": found.body, "reviewers": people})
-        return found, said
+                said = self._put(said, {"title": found.title, "description": found.body, "reviewers": people})
+        return self.proposed(said), said
 
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
         found, _said = self.write(said, dig(said, "title"), body)
-        path = f"{self._base}/pullrequests/{path_part(found.number)}/decline"
+        path = f"{self._path}/pullrequests/{path_part(found.number)}/decline"
         self._client.ask("POST", path, f"decline pull request {found.number}")
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
-        path = f"{self._base}/refs/branches/{quote(head)}"
+        path = f"{self._path}/refs/branches/{quote(head)}"
         what = f"read the branch {head}"
         answer = self._client.ask("GET", path, what, fine=(404,))
         return dig(self._client.parsed(answer, what), "target", "hash") if answer.status != _GONE else ""
@@ -146,22 +189,21 @@ class BitbucketCloud(Host):
         ours = described(proposal.body)
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
             return None
-        ask = partial(self.find, proposal.base, proposal.head)
+        ask = partial(self.newest, proposal.base, proposal.head)
         found = until(lambda one: one is not None and one.state == "open", None, ask, _PAUSES)
         return replace(found, head_commit=tip, note=MOVED) if found and found.state == "open" else None
 
-    def _put(self, said: Any, body: dict[str, Any]) -> tuple[Proposed, Any]:
+    def _put(self, said: Any, body: dict[str, Any]) -> Any:
         """Change an open request. Raises `Overtaken` if it was merged or declined meanwhile."""
-        number = self._proposed(said).number
-        path, what = f"{self._base}/pullrequests/{path_part(number)}", f"update pull request {number}"
+        number = self.proposed(said).number
+        path, what = f"{self._path}/pullrequests/{path_part(number)}", f"update pull request {number}"
         people = [{"uuid": dig(one, "uuid")} for one in listed(said, "reviewers")]
         try:
-            item = self._sent("PUT", path, {"reviewers": people, **body}, what)
+            return self._sent("PUT", path, {"reviewers": people, **body}, what)
         except ForgeError:
-            if self._proposed(self._read(number)).state == "open":
+            if self.proposed(self.ask(number)).state == "open":
                 raise
             raise Overtaken from None
-        return self._proposed(item), item
 
     def _sent(self, method: str, path: str, body: dict[str, Any], what: str) -> Any:
         answer = self._client.ask(method, path, what, json=body, fine=(_REFUSED,))
@@ -175,18 +217,18 @@ class BitbucketCloud(Host):
         """Return the reviewers' UUIDs. A name may be a UUID, an account id or a nickname. Unknown ones become notes."""
         found = []
         for name in dict.fromkeys(names):
-            with tried(notes, f"reviewer {name}", "reviewer", name):
+            with notes.tried(f"reviewer {name}", "reviewer", name):
                 found.append(name if name.startswith("{") else self._uuid(name))
         return found
 
     def _uuid(self, name: str) -> str:
-        path, what = f"/workspaces/{path_part(self._workspace)}/members", f"look up the reviewer {name}"
+        path, what = f"/workspaces/{path_part(self._place.project[0])}/members", f"look up the reviewer {name}"
         for field in ("nickname", "account_id"):
             items = list(self._pages(path, {"q": f"user.{field} = {_literal(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
                 return uuid
         hint = "name the person by nickname or account id"
-        raise ForgeError(f"the workspace {self._workspace} has no member, or several, of that name", hint=hint)
+        raise ForgeError(f"the workspace {self._place.project[0]} has no member, or several, of that name", hint=hint)
 
     def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
         """Yield all items, page by page, while the pages come from the same server."""
@@ -197,36 +239,43 @@ class BitbucketCloud(Host):
             path, params = dig(answer, "next"), None
             if not path:
                 return
-            if origin(path) != origin(self._client.reach.place.api):
-                message = f"{self._host} names a next page on {origin(path)}: could not {what}"
+            if origin(path) != origin(self._place.api):
+                message = f"{self._place.host} names a next page on {origin(path)}: could not {what}"
                 raise ForgeError(message, hint="check that it is the Git host that --forge or the URL names")
 
-    def _read(self, number: str) -> Any:
-        return self._client.json("GET", f"{self._base}/pullrequests/{path_part(number)}", f"read pull request {number}")
 
-    def _proposed(self, item: Any) -> Proposed:
-        state, body = _STATES.get(dig(item, "state"), "closed"), dig(item, "description")
-        # twelve digits of the commit, and all of them
-        head, ours = dig(item, "source", "commit", "hash"), described(body)
-        return Proposed(
-            url=dig(item, "links", "html", "href"),
-            number=numbered(dig(item, "id"), self._host),
-            state=state,
-            title=dig(item, "title"),
-            body=body,
-            head_commit=ours if head and ours.startswith(head) else head,
-            merge_commit=dig(item, "merge_commit", "hash") if state == "merged" else "",
-        )
+class CloudComments(Comments):
+    """Comments on Bitbucket Cloud's pull requests. Only its author may edit a comment."""
 
+    connect, needs = CloudClient, COMMENTS_NEED
 
-class _CloudClient(Client):
-    """Bitbucket answers 401 to a bare token that needs a user name, so the hint says so."""
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `Comments.marked`."""
+        what, params = "look for the comment", {"sort": "-created_on", "pagelen": COMMENT_PAGE}
+        for page in range(1, COMMENT_PAGES + 1):
+            said = self._client.json("GET", self._comments(request), what, params={**params, "page": page})
+            for one in mappings(listed(said, "values")):
+                if not one.get("deleted") and holds(dig(one, "content", "raw"), mark):
+                    yield Comment(dig(one, "id"), dig(one, "content", "raw"), dig(one, "links", "html", "href"))
+            if not dig(said, "next"):
+                return
 
-    def refused(self, answer: Response, what: str) -> TaskError:
-        error = super().refused(answer, what)
-        if answer.status == 401:
-            return type(error)(error.message, hint=f"{error.hint}; {_LOGIN}", subject=error.subject)
-        return error
+    def add(self, request: str, body: str) -> str:
+        """As `Comments.add`."""
+        text = {"content": {"raw": body}}
+        said = self._client.json("POST", self._comments(request), "write the comment", json=text)
+        return dig(said, "links", "html", "href")
+
+    def change(self, request: str, comment: Comment, body: str) -> str:
+        """As `Comments.change`."""
+        path, text = f"{self._comments(request)}/{path_part(comment.number)}", {"content": {"raw": body}}
+        answer = self._client.ask("PUT", path, "edit the comment", json=text, fine=(403,), again=True)
+        if answer.status == 403:
+            raise NotOursError
+        return comment.url
+
+    def _comments(self, request: str) -> str:
+        return f"{self._path}/pullrequests/{path_part(request)}/comments"
 
 
 def _literal(text: str) -> str:
@@ -247,9 +296,7 @@ KIND = ForgeKind(
     hosts=("bitbucket.org",),
     client=BitbucketCloud,
     place=_place,
-    comments=lambda reach: bitbucket_comments.CloudComments(
-        _CloudClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=COMMENTS_STAY)
-    ),
+    comments=CloudComments,
     commit="{0}/commits/{1}",
     compare="{0}/branches/compare/{2}%0D{1}",
 )

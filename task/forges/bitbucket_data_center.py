@@ -6,61 +6,105 @@ reviewers takes them all away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError
-from task.forges import bitbucket_comments
-from task.forges.bitbucket import WITHOUT, login
-from task.forges.client import PAIR, Client, ForgeAddress, Reach, dig, listed, names_none, numbered, web_below
-from task.forges.host import COMMENTS_STAY, AlreadyThere, ForgeKind, Host, Notes, Overtaken, missing, tried
+from task.forges.bitbucket_cloud import COMMENT_PAGE, COMMENT_PAGES, COMMENTS_NEED, WITHOUT, BitbucketClient
+from task.forges.client import PAIR, ForgeAddress, dig, listed, names_none, numbered, web_below
+from task.forges.host import (
+    AlreadyThere,
+    Comment,
+    Comments,
+    ForgeKind,
+    Host,
+    Notes,
+    NotOursError,
+    Overtaken,
+    holds,
+    missing,
+)
 from task.forges.proposal import LONGEST_BODY
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
+from task.plain_data import mapping, mappings
 from task.urls import path_part
 
-_NEEDS = "give the token the permission to write to the repository"
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE, _PAGES = 50, 5  # of the requests of one head branch
 _CONFLICT, _GONE, _UNAUTHORIZED = 409, 404, 401
 
 
+class DataCenterClient(BitbucketClient):
+    """Bitbucket also answers 401 to a known user without the permission."""
+
+    @staticmethod
+    def path_of(project: Sequence[str]) -> str:
+        """As `Client.path_of`."""
+        key, slug = map(path_part, project)
+        return f"/projects/{key}/repos/{slug}"
+
+    def refused(self, answer: Response, what: str) -> TaskError:
+        """As `Client.refused`."""
+        error = super().refused(answer, what)
+        if answer.status != _UNAUTHORIZED:
+            return error
+        if _says(answer, "AuthorisationException"):
+            said = f"{answer.status} ({self.words(answer)})"
+            message = f"{self.reach.place.host} does not let this API token {what}: {said}"
+            return RepositoryError(message, hint=f"{self._needs}; {self._stays}")
+        return CredentialsError(error.message, hint=f"{error.hint}; with a password, give its user as --forge-username")
+
+
 class BitbucketDataCenter(Host):
     """One repository on Bitbucket Data Center."""
 
+    connect = DataCenterClient
+    needs = "give the token the permission to write to the repository"
     longest = LONGEST_BODY["bitbucket-server"]
     without = WITHOUT
+    without_drafts = "this Bitbucket knows no drafts: they came with 8.18"
     auto_merge_after_push = "ends"
 
-    def __init__(self, reach: Reach) -> None:
-        """Contact nobody yet."""
-        self._client = _DataCenterClient(reach, lambda: login(reach.token), _NEEDS)
-        self._host = reach.place.host
-        self._key, self._slug = reach.place.project
-        self._base = f"/projects/{path_part(self._key)}/repos/{path_part(self._slug)}"
-
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`."""
+    def newest(self, base: str, head: str) -> Proposed | None:
+        """As `Host.newest`."""
         query = {"direction": "OUTGOING", "at": f"refs/heads/{head}", "state": "ALL", "order": "NEWEST"}
         newest: Proposed | None = None
-        for item in self._pages("/pull-requests", query, f"look for the pull request of {head}"):
+        for item in self._pages(query, f"look for the pull request of {head}"):
             if self._belongs(item, base, head):
-                found = self._proposed(item)
+                found = self.proposed(item)
                 if found.state == "open":
                     return found
                 newest = newest or found
         return newest
 
-    def close(self) -> None:
-        """As `ForgeApi.close`."""
-        self._client.close()
+    def ask(self, number: str) -> Any:
+        """As `Host.ask`."""
+        path = f"{self._path}/pull-requests/{path_part(number)}"
+        return mapping(self._client.json("GET", path, f"read pull request {number}"))
 
-    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+    def proposed(self, said: Any) -> Proposed:
+        """As `Host.proposed`."""
+        state = _STATES.get(dig(said, "state"), "closed")
+        conflicts = state == "open" and dig(said, "properties", "mergeResult", "outcome") == "CONFLICTED"
+        return Proposed(
+            url=dig(said, "links", "self", 0, "href"),
+            number=numbered(dig(said, "id"), self._place.host),
+            state=state,
+            title=dig(said, "title"),
+            body=dig(said, "description"),
+            head_commit=dig(said, "fromRef", "latestCommit"),
+            merge_commit=dig(said, "properties", "mergeCommit", "id") if state == "merged" else "",
+            conflicts=conflicts,
+            note="it conflicts with its base branch" if conflicts else "",
+        )
+
+    def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
-        repository = {"slug": self._slug, "project": {"key": self._key}}
+        key, slug = self._place.project
+        repository = {"slug": slug, "project": {"key": key}}
         body = {
             "title": proposal.title,
             "description": proposal.body,
@@ -69,58 +113,49 @@ class BitbucketDataCenter(Host):
             **({"draft": True} if proposal.draft else {}),
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        answer = self._client.ask("POST", f"{self._base}/pull-requests", what, json=body, fine=(_CONFLICT,))
+        answer = self._client.ask("POST", f"{self._path}/pull-requests", what, json=body, fine=(_CONFLICT,))
         if _says(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
         if _says(answer, "EmptyPullRequestException"):
             raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
         if answer.status == _CONFLICT:
             raise self._client.refused(answer, what)
-        item = self._client.parsed(answer, what)
-        made = self._proposed(item)
-        if proposal.draft and dig(item, "draft") != "True":
-            made = replace(made, note="this Bitbucket knows no drafts: they came with 8.18")
-        return made, item
+        return self._client.parsed(answer, what)
 
-    def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Host.read`."""
-        item = self._read(number)
-        return self._proposed(item), item
-
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Host.write`. Raises `Overtaken` also if somebody has changed the request since it was read."""
+    def change(self, said: Any, title: str, body: str) -> Any:
+        """As `Host.change`. Raises `Overtaken` also if somebody has changed the request since it was read."""
         people = [dig(one, "user", "name") for one in listed(said, "reviewers")]
         return self._put(said, title, body, people, Notes())
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`. Reviewers are added, but never removed."""
-        found = self._proposed(said)
+        found = self.proposed(said)
         present = [dig(one, "user", "name") for one in listed(said, "reviewers")]
         if new := missing(proposal.reviewers, present):
-            with tried(notes, "reviewers", "reviewer", *new):
-                found, said = self._put(said, found.title, found.body, [*present, *new], notes)
+            with notes.tried("reviewers", "reviewer", *new):
+                said = self._put(said, found.title, found.body, [*present, *new], notes)
         if proposal.auto_merge:
-            with tried(notes, "auto-merge", "auto-merge"):
+            with notes.tried("auto-merge", "auto-merge"):
                 said = self._auto_merged(said, found)
-        return self._proposed(said), said
+        return self.proposed(said), said
 
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
         found, said = self.write(said, dig(said, "title"), body)
-        path, version = f"{self._base}/pull-requests/{path_part(found.number)}", said.get("version")
+        path, version = f"{self._path}/pull-requests/{path_part(found.number)}", said.get("version")
         what, given = f"decline pull request {found.number}", {"version": version}
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         what, query = f"read the branch {head}", {"until": f"refs/heads/{head}", "limit": 1}
-        answer = self._client.ask("GET", f"{self._base}/commits", what, params=query, fine=(_GONE,))
+        answer = self._client.ask("GET", f"{self._path}/commits", what, params=query, fine=(_GONE,))
         return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
 
-    def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> tuple[Proposed, Any]:
+    def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> Any:
         """Change a request. If Bitbucket refuses some reviewers, try again without them."""
-        number = self._proposed(said).number
-        path, what = f"{self._base}/pull-requests/{path_part(number)}", f"update pull request {number}"
+        number = self.proposed(said).number
+        path, what = f"{self._path}/pull-requests/{path_part(number)}", f"update pull request {number}"
         whole = {"version": said.get("version"), "title": title, "description": body}
         whole["reviewers"] = [{"user": {"name": name}} for name in people]
         answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
@@ -135,8 +170,7 @@ class BitbucketDataCenter(Host):
             raise Overtaken
         if answer.status == _CONFLICT:
             raise self._client.refused(answer, what)
-        item = self._client.parsed(answer, what)
-        return self._proposed(item), item
+        return self._client.parsed(answer, what)
 
     def _auto_merged(self, item: Any, found: Proposed) -> Any:
         """Request auto-merge, and return the request. Before 8.15, Bitbucket would merge without waiting for checks."""
@@ -145,7 +179,7 @@ class BitbucketDataCenter(Host):
         if release < _AUTO_MERGE_SINCE:
             message = f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
             raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
-        what, path = "ask for auto-merge", f"{self._base}/pull-requests/{path_part(found.number)}"
+        what, path = "ask for auto-merge", f"{self._path}/pull-requests/{path_part(found.number)}"
         version = {"version": item.get("version")}
         answer = self._client.ask("POST", f"{path}/merge", what, params=version, json={"autoMerge": True, **version})
         return self._client.parsed(answer, what)
@@ -153,7 +187,7 @@ class BitbucketDataCenter(Host):
     def _belongs(self, item: Any, base: str, head: str) -> bool:
         """Tell whether the request stays in this repository. A fork's outgoing requests may lead to other ones."""
         into, out = item.get("toRef"), item.get("fromRef")
-        here = (self._key.lower(), self._slug.lower())
+        here = tuple(part.lower() for part in self._place.project)
         return (
             dig(into, "id") == f"refs/heads/{base}"
             and dig(out, "id") == f"refs/heads/{head}"
@@ -161,54 +195,54 @@ class BitbucketDataCenter(Host):
             and _repository(out) == here
         )
 
-    def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
+    def _pages(self, query: dict[str, Any], what: str) -> Iterator[Any]:
         start = "0"
         for _page in range(_PAGES):
             params = {**query, "start": start, "limit": _PAGE}
-            answer = self._client.json("GET", f"{self._base}{path}", what, params=params)
-            yield from (item for item in listed(answer, "values") if isinstance(item, dict))
+            answer = self._client.json("GET", f"{self._path}/pull-requests", what, params=params)
+            yield from mappings(listed(answer, "values"))
             start = dig(answer, "nextPageStart")
             if not start:
                 return
 
-    def _read(self, number: str) -> dict[str, Any]:
-        found = self._client.json(
-            "GET", f"{self._base}/pull-requests/{path_part(number)}", f"read pull request {number}"
-        )
-        return found if isinstance(found, dict) else {}
 
-    def _proposed(self, item: Any) -> Proposed:
-        state = _STATES.get(dig(item, "state"), "closed")
-        conflicted = dig(item, "properties", "mergeResult", "outcome") == "CONFLICTED"
-        return Proposed(
-            url=dig(item, "links", "self", 0, "href"),
-            number=numbered(dig(item, "id"), self._host),
-            state=state,
-            title=dig(item, "title"),
-            body=dig(item, "description"),
-            head_commit=dig(item, "fromRef", "latestCommit"),
-            merge_commit=dig(item, "properties", "mergeCommit", "id") if state == "merged" else "",
-            conflicts=conflicted and state == "open",
-            note="it conflicts with its base branch" if conflicted and state == "open" else "",
-        )
+class DataCenterComments(Comments):
+    """Comments on Bitbucket Data Center's pull requests. Only its author may edit a comment."""
 
+    connect, needs = DataCenterClient, COMMENTS_NEED
 
-class _DataCenterClient(Client):
-    """Bitbucket also answers 401 to a known user without the permission."""
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `Comments.marked`. Comments are part of a request's activities, newest first."""
+        path, start = f"{self._path}/pull-requests/{path_part(request)}/activities", "0"
+        for _page in range(COMMENT_PAGES):
+            params = {"start": start, "limit": COMMENT_PAGE}
+            said = self._client.json("GET", path, "look for the comment", params=params)
+            for one in mappings(listed(said, "values")):
+                if dig(one, "action") == "COMMENTED" and holds(dig(one, "comment", "text"), mark):
+                    number, version = dig(one, "comment", "id"), int(dig(one, "comment", "version") or 0)
+                    yield Comment(number, dig(one, "comment", "text"), self._page(request, number), version)
+            start = dig(said, "nextPageStart")
+            if not start:
+                return
 
-    def refused(self, answer: Response, what: str) -> TaskError:
-        error = super().refused(answer, what)
-        if answer.status == _UNAUTHORIZED and _says(answer, "AuthorisationException"):
-            said = f"{answer.status} ({self.words(answer)})"
-            return RepositoryError(
-                f"{self.reach.place.host} does not let this API token {what}: {said}",
-                hint=f"{self._needs}; {self._stays}",
-            )
-        if answer.status == _UNAUTHORIZED:
-            return CredentialsError(
-                error.message, hint=f"{error.hint}; with a password, give its user as --forge-username"
-            )
-        return error
+    def add(self, request: str, body: str) -> str:
+        """As `Comments.add`."""
+        path = f"{self._path}/pull-requests/{path_part(request)}/comments"
+        said = self._client.json("POST", path, "write the comment", json={"text": body})
+        return self._page(request, dig(said, "id"))
+
+    def change(self, request: str, comment: Comment, body: str) -> str:
+        """As `Comments.change`."""
+        path = f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}"
+        text = {"text": body, "version": comment.version}
+        answer = self._client.ask("PUT", path, "edit the comment", json=text, fine=(401, 403))
+        if answer.status in (401, 403):
+            raise NotOursError
+        return comment.url
+
+    def _page(self, request: str, number: str) -> str:
+        """Return the page of a comment, which Bitbucket's answers do not have."""
+        return f"{self._place.web}/pull-requests/{request}/overview?commentId={number}"
 
 
 def _errors(answer: Response) -> list[Any]:
@@ -253,9 +287,7 @@ KIND = ForgeKind(
     client=BitbucketDataCenter,
     place=_place,
     question=("/rest/api/1.0/application-properties", _is_it),
-    comments=lambda reach: bitbucket_comments.DataCenterComments(
-        _DataCenterClient(reach, lambda: login(reach.token), bitbucket_comments.NEEDS, stays=COMMENTS_STAY)
-    ),
+    comments=DataCenterComments,
     commit="{0}/commits/{1}",
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
 )

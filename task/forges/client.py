@@ -6,15 +6,16 @@ A refusal becomes one of our named errors, with the forge's own words, and never
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urljoin
 
 from task import shutdown
 from task.errors import CredentialsError, ForgeError, Malformed, RepositoryError, TaskError, UnreachableError
-from task.git.hosts import wrong_issuer
-from task.http import Http, Limits, Login, NoAnswerError, Response, retry_after
+from task.git.token_prefixes import wrong_issuer
+from task.http import Http, Limits, NoAnswerError, Response, bearer, retry_after
 from task.secret import Secret
 from task.text import one_line, shortened
 from task.urls import origin, path_part
@@ -89,32 +90,37 @@ class Limited(Exception):
     """The cause of an error: the forge limits requests, so nothing was done, and another attempt would not help."""
 
 
-class Client:
+class Client(ABC):
     """A client of one forge's API. It waits for short rate limits, and returns JSON or raises our named errors."""
 
-    def __init__(
-        self,
-        reach: Reach,
-        login: Login,
-        needs: str,
-        headers: dict[str, str] | None = None,
-        repository: str = "",
-        stays: str = STAYS,
-    ) -> None:
-        """`repository` is the path of the repository itself.
+    headers: ClassVar[Mapping[str, str]] = {}
+    page_key: ClassVar[str] = ""  # under which the forge's answer about a repository has its page
 
-        For messages: `needs` is the permission that a token needs, and `stays` says what is done although a request
-        failed.
-        """
+    def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
+        """For messages: `needs` is the permission that a token needs, and `stays` says what a failure leaves done."""
         self.reach = reach
+        self.path = self.path_of(reach.place.project)
         self.moved_to = ""  # the repository's page, if the forge says that it has another name now
         self._needs, self._stays = needs, stays
-        self._repository = repository
         # the beginnings of its addresses: the known one, and the present one
         self._moved: tuple[str, str] | None = None
         self._http = Http(
-            reach.place.api, login=login, more_ca=reach.more_ca, headers=headers, limits=reach.limits, log=reach.log
+            reach.place.api,
+            login=self.login,
+            more_ca=reach.more_ca,
+            headers=self.headers,
+            limits=reach.limits,
+            log=reach.log,
         )
+
+    @staticmethod
+    @abstractmethod
+    def path_of(project: Sequence[str]) -> str:
+        """Return the path of a repository in the API."""
+
+    def login(self) -> Mapping[str, str]:
+        """Return the header that logs in."""
+        return bearer(self.reach.token.secret)
 
     def ask(
         self,
@@ -213,9 +219,8 @@ class Client:
         """Report the new place of the repository once. API addresses may have only numbers, so ask for its page."""
         place = self.reach.place
         try:
-            answer = self._redirected("GET", self._repository)
-            shown = answer.json() if self._repository and answer.status == 200 else {}
-            self.moved_to = str(shown.get("html_url") or shown.get("web_url") or "")
+            answer = self._redirected("GET", self.path if self.page_key else "")
+            self.moved_to = str(answer.json().get(self.page_key) or "") if answer.status == 200 else ""
         except (NoAnswerError, ValueError, AttributeError):
             self.moved_to = ""
         where = self.moved_to or "another address"

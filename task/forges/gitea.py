@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote
 
 from task.errors import RepositoryError
-from task.forges import gitea_comments
-from task.forges.client import PAIR, STAYS, Client, ForgeAddress, ForgeToken, Reach, dig, names_none, web_below
+from task.forges.client import PAIR, Client, ForgeAddress, dig, names_none, web_below
 from task.forges.host import (
-    COMMENTS_STAY,
     AlreadyThere,
+    Comment,
+    Comments,
     ForgeKind,
     Host,
     Notes,
-    Overtaken,
+    holds,
     missing,
     ours_to_delete,
-    tried,
 )
 from task.forges.marks import described, settled, wish
-from task.git.hosts import RemoteUrl
-from task.http import Response
+from task.git.remote_url import RemoteUrl
+from task.http import Response, basic
 from task.model import Proposal, Proposed
 from task.plain_data import mappings
 from task.retry import until
 from task.urls import path_part
 
-NEEDS = "give a token with write:repository and write:issue, of a user who may write to the repository"
 # Prefixes of a draft's title: the first two by default, the others if an instance's settings say so.
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
 COLOR = "#5b6b7b"  # of labels that we create
@@ -47,17 +44,33 @@ _STYLES = (
 )  # fmt: skip
 
 
+class GiteaClient(Client):
+    """A client of Gitea's API."""
+
+    page_key = "html_url"
+
+    @staticmethod
+    def path_of(project: Sequence[str]) -> str:
+        """As `Client.path_of`."""
+        return f"/repos/{'/'.join(map(path_part, project))}"
+
+    def login(self) -> Mapping[str, str]:
+        """As `Client.login`. Gitea does not accept a password as a token. Together with a name it accepts both."""
+        token = self.reach.token
+        if token.user:
+            return basic(token.user, token.secret)
+        return {"Authorization": f"token {token.secret.reveal()}"}
+
+
 class Gitea(Host):
     """One repository on Gitea or Forgejo."""
 
+    connect = GiteaClient
+    needs = "give a token with write:repository and write:issue, of a user who may write to the repository"
     auto_merge_after_push = "again"
 
-    def __init__(self, reach: Reach) -> None:
-        self._owner = reach.place.project[0]
-        self._client, self._path = connected(reach, NEEDS)
-
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`.
+    def newest(self, base: str, head: str) -> Proposed | None:
+        """As `Host.newest`.
 
         Gitea can be asked for the request of a base and a head (since 1.22), and gives any of them, mostly the oldest.
         Where none was ever made, or that one is open, this is all there is to know. Else there may be a newer one: the
@@ -81,23 +94,36 @@ class Gitea(Host):
                     break
         if known is None:
             return None
-        found = proposed(known)
+        found = self.proposed(known)
         gone = found.state == "closed" and dig(known, "head", "ref") != head and self._closed_by_gitea(known)
         return replace(found, state="gone") if gone else found
 
-    def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`. It "cannot be merged" also while Gitea looks for conflicts: that is waited for."""
-        read = partial(self._read, number)
-        pull = until(lambda one: not _is_stuck(one), read(), read, _PAUSES[:-1])
+    def checked(self, number: str) -> Proposed:
+        """As `Host.checked`. It "cannot be merged" also while Gitea looks for conflicts: that is waited for."""
+        ask = partial(self.ask, number)
+        pull = until(lambda one: not _is_stuck(one), ask(), ask, _PAUSES[:-1])
         stuck = _is_stuck(pull)
         note = f"it conflicts with {pull['base']['ref']}" if stuck else ""
-        return replace(proposed(pull), conflicts=stuck, note=note)
+        return replace(self.proposed(pull), conflicts=stuck, note=note)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+    def ask(self, number: str) -> Any:
+        """As `Host.ask`."""
+        return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+    def proposed(self, said: Any) -> Proposed:
+        """As `Host.proposed`."""
+        merged, is_open = bool(said.get("merged")), said["state"] == "open"
+        return Proposed(
+            url=str(said["html_url"]),
+            number=str(said["number"]),
+            state="merged" if merged else "open" if is_open else "closed",
+            title=str(said["title"])[len(_draft_word(said)) :],
+            body=str(said.get("body") or "").replace("\r\n", "\n"),
+            head_commit=dig(said, "head", "sha"),
+            merge_commit=str(said.get("merge_commit_sha") or "") if merged else "",
+        )
+
+    def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
         title = f"{DRAFTS[0] + ' ' if proposal.draft else ''}{proposal.title}"
         body = {"title": title, "body": proposal.body, "head": proposal.head, "base": proposal.base}
@@ -106,35 +132,26 @@ class Gitea(Host):
         if answer.status == 409:
             number = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
             if number:
-                raise AlreadyThere(proposed(self._read(number[1])))
+                raise AlreadyThere(self.proposed(self.ask(number[1])))
             raise self._client.refused(answer, what)
-        pull = self._client.parsed(answer, what)
-        return proposed(pull), pull
+        return self._client.parsed(answer, what)
 
-    def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Host.read`."""
-        pull = self._read(number)
-        return proposed(pull), pull
-
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Host.write`. A draft stays one, and what a person made ready stays ready."""
+    def change(self, said: Any, title: str, body: str) -> Any:
+        """As `Host.change`."""
         text = {"title": f"{_draft_word(said)}{title}", "body": body}
-        pull = self._write(str(said["number"]), "update the pull request", text)
-        if pull["state"] != "open":
-            raise Overtaken
-        return proposed(pull), pull
+        return self._write(str(said["number"]), "update the pull request", text)
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`."""
         number = str(said["number"])
         if labels := missing(proposal.labels, (one["name"] for one in said.get("labels") or ())):
-            with tried(notes, "labels", "label", *labels):
+            with notes.tried("labels", "label", *labels):
                 self._set_labels(number, labels)
         self._assign(number, proposal.assignees, [one["login"] for one in said.get("assignees") or ()], notes)
         self._ask_reviewers(said, proposal.reviewers, notes)
-        done = proposed(said)
+        done = self.proposed(said)
         if proposal.auto_merge:
-            with tried(notes, "auto-merge", "auto-merge"):
+            with notes.tried("auto-merge", "auto-merge"):
                 self._auto_merge(said, done, proposal, notes)
         return done, said
 
@@ -147,9 +164,6 @@ class Gitea(Host):
         what = "look at the branch"
         answer = self._client.ask("GET", f"{self._path}/branches/{quote(head)}", what, fine=(403, 404))
         return dig(self._client.parsed(answer, what), "commit", "id") if answer.status < 300 else ""
-
-    def _read(self, number: str) -> Any:
-        return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
         return self._client.json("PATCH", f"{self._path}/pulls/{number}", what, json=fields, again=True)
@@ -204,7 +218,7 @@ class Gitea(Host):
         if not (left := missing(names, self._labelled(number, names))):
             return
         known = self._known_labels(f"{self._path}/labels", ())
-        known |= self._known_labels(f"/orgs/{path_part(self._owner)}/labels", (403, 404))
+        known |= self._known_labels(f"/orgs/{path_part(self._place.project[0])}/labels", (403, 404))
         for name in left:
             if name.lower() not in known:
                 label = {"name": name, "color": COLOR}
@@ -258,7 +272,7 @@ class Gitea(Host):
             "head_commit_id": described(proposal.body) or done.head_commit,
             "delete_branch_after_merge": ours_to_delete(proposal.head),
         }
-        host = self._client.reach.place.host
+        host = self._place.host
         path, what, fine = f"{self._path}/pulls/{done.number}/merge", "switch on auto-merge", (403, 404, 405, 409, 422)
         again = wish("auto-merge") in settled(done.body)
         if again and self._client.ask("DELETE", path, "set auto-merge again", fine=(404,)).status == 404:
@@ -272,21 +286,33 @@ class Gitea(Host):
             notes.add(f"auto-merge was set again; {host} merges what the branch holds when its checks pass")
 
 
-def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
-    """Return a client, and the repository's path."""
-    path = f"/repos/{'/'.join(map(path_part, reach.place.project))}"
-    return Client(reach, lambda: login(reach.token), needs, repository=path, stays=stays), path
+class GiteaComments(Comments):
+    """Comments on pull requests of Gitea and Forgejo."""
 
+    connect = GiteaClient
+    needs = "give a token with write:issue and read:user, of a user who may write to the repository"
 
-def login(token: ForgeToken) -> Mapping[str, str]:
-    """Return the header that logs in: with a token alone, or with a user's name and a password or token.
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `Comments.marked`. Gitea gives all comments at once, the oldest first."""
+        path = f"{self._path}/issues/{request}/comments"
+        for one in reversed(mappings(self._client.json("GET", path, "look for the comment"))):
+            if holds(dig(one, "body"), mark) and dig(one, "user", "id") == self._me:
+                yield Comment(dig(one, "id"), dig(one, "body"), dig(one, "html_url"))
 
-    Gitea does not accept a password as a token. Together with a name it accepts both.
-    """
-    secret = token.secret.reveal()
-    if not token.user:
-        return {"Authorization": f"token {secret}"}
-    return {"Authorization": f"Basic {b64encode(f'{token.user}:{secret}'.encode()).decode()}"}
+    def add(self, request: str, body: str) -> str:
+        """As `Comments.add`."""
+        path = f"{self._path}/issues/{request}/comments"
+        return dig(self._client.json("POST", path, "write the comment", json={"body": body}), "html_url")
+
+    def change(self, request: str, comment: Comment, body: str) -> str:  # noqa: ARG002 - Gitea numbers all of them
+        """As `Comments.change`."""
+        path = f"{self._path}/issues/comments/{comment.number}"
+        said = self._client.json("PATCH", path, "edit the comment", json={"body": body}, again=True)
+        return dig(said, "html_url")
+
+    @cached_property
+    def _me(self) -> str:
+        return dig(self._client.json("GET", "/user", "see whose the API token is"), "id")
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
@@ -316,20 +342,6 @@ def _together_or_singly(names: list[str]) -> list[list[str]]:
     return [names, *([name] for name in names)] if len(names) > 1 else [names]
 
 
-def proposed(pull: Mapping[str, Any]) -> Proposed:
-    """Return our form of Gitea's pull request, with its title without the draft's prefix."""
-    merged, is_open = bool(pull.get("merged")), pull["state"] == "open"
-    return Proposed(
-        url=str(pull["html_url"]),
-        number=str(pull["number"]),
-        state="merged" if merged else "open" if is_open else "closed",
-        title=str(pull["title"])[len(_draft_word(pull)) :],
-        body=str(pull.get("body") or "").replace("\r\n", "\n"),
-        head_commit=dig(pull, "head", "sha"),
-        merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
-    )
-
-
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Return the two parts of a project. Anything before them is the path of Gitea itself."""
     if len(remote.parts) < PAIR:
@@ -354,5 +366,5 @@ KIND = ForgeKind(
     client=Gitea,
     place=_place,
     question=("/api/v1/version", _is_it),
-    comments=lambda reach: gitea_comments.GiteaComments(*connected(reach, gitea_comments.NEEDS, COMMENTS_STAY)),
+    comments=GiteaComments,
 )

@@ -1,53 +1,94 @@
-"""Pull requests on GitHub and GitHub Enterprise Server (docs.github.com/rest/pulls; GraphQL for auto-merge)."""
+"""GitHub and GitHub Enterprise Server: pull requests, comments, deployments (docs.github.com/rest; GraphQL)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
-from task.errors import Outpaced, TaskError
-from task.forges import github_comments, github_deployments
-from task.forges.client import PAIR, STAYS, Client, ForgeAddress, Reach, dig, names_none, web_below
-from task.forges.github_merge import AutoMerge
+from task.errors import Outpaced, RepositoryError, TaskError
+from task.forges.client import PAIR, Client, ForgeAddress, Reach, dig, names_none, numbered, web_below
 from task.forges.host import (
-    COMMENTS_STAY,
-    DEPLOYMENTS_STAY,
+    PAGES,
     AlreadyThere,
+    Comment,
+    Comments,
+    Deployments,
     ForgeKind,
     Host,
     Notes,
-    Overtaken,
+    holds,
     missing,
-    tried,
 )
 from task.forges.marks import described
 from task.forges.proposal import LONGEST_BODY
 from task.git.hosts import RemoteUrl
 from task.http import Response
-from task.model import Proposal, Proposed
+from task.model import CommitStatus, Deployment, Proposal, Proposed
 from task.plain_data import mappings
-from task.urls import path_part, split
+from task.text import one_line, shortened
+from task.urls import path_part, split, web_page
 
-NEEDS = (
-    'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in GitHub Actions, '
-    "permissions: pull-requests: write, contents: write, and the setting that lets Actions create pull requests"
+ENABLE = (
+    "mutation($input: EnablePullRequestAutoMergeInput!) "
+    "{ enablePullRequestAutoMerge(input: $input) { pullRequest { state autoMergeRequest { enabledAt } } } }"
 )
-HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+ENQUEUE = (
+    "mutation($input: EnqueuePullRequestInput!) { enqueuePullRequest(input: $input) { mergeQueueEntry { position } } }"
+)
+METHODS = (("MERGE", "allow_merge_commit"), ("SQUASH", "allow_squash_merge"), ("REBASE", "allow_rebase_merge"))
+COMMENTS = (
+    "query($owner: String!, $name: String!, $number: Int!, $before: String) "
+    "{ repository(owner: $owner, name: $name) { pullRequest(number: $number) "
+    "{ comments(last: 100, before: $before) { pageInfo { hasPreviousPage startCursor } "
+    "nodes { fullDatabaseId body url viewerDidAuthor } } } } }"
+)
+TASK = "image-update"  # of a deployment; GitHub itself uses "deploy" for jobs with an `environment`
+LONGEST = 140  # characters of a description
+# GitHub has nothing to wait for: no requirement, or none that is not met.
+_READY = re.compile(r"(?:clean|unstable|has_hooks) status|protected branch rules not configured")
+_METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges) are not allowed")
+
+
+class GitHubClient(Client):
+    """A client of GitHub's API."""
+
+    headers: ClassVar[Mapping[str, str]] = {
+        "Accept": "application/vnd.github+json",
+        "X-GitHub-Api-Version": "2022-11-28",
+    }
+    page_key = "html_url"
+
+    @staticmethod
+    def path_of(project: Sequence[str]) -> str:
+        """As `Client.path_of`."""
+        return f"/repos/{'/'.join(map(path_part, project))}"
+
+
+def graphql(api: str) -> str:
+    """Return the address of GraphQL. On Enterprise Server, it is one folder above that of REST."""
+    return f"{api.removesuffix('/v3')}/graphql"
 
 
 class GitHub(Host):
     """One repository on GitHub."""
 
+    connect = GitHubClient
+    needs = (
+        'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in GitHub Actions, '
+        "permissions: pull-requests: write, contents: write, and the setting that lets Actions create pull requests"
+    )
     longest = LONGEST_BODY["github"]
+    without_drafts = "it is not a draft: GitHub has none for this repository"
 
     def __init__(self, reach: Reach) -> None:
+        super().__init__(reach)
         self._owner, self._repo = reach.place.project
-        self._client, self._path = connected(reach, NEEDS)
 
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`. The owner is part of what is asked for: under another name by now, it is asked again."""
+    def newest(self, base: str, head: str) -> Proposed | None:
+        """As `Host.newest`. The owner is part of what is asked for: under another name by now, it is asked again."""
         found = self._requests(base, head)
         owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
         if not found and owner and owner.lower() != self._owner.lower():
@@ -55,74 +96,78 @@ class GitHub(Host):
             found = self._requests(base, head)
         ours = [one for one in found if self._is_ours(one, base, head)]
         ours.sort(key=lambda one: (one["state"] == "open", one["number"]), reverse=True)
-        return proposed(ours[0]) if ours else None
+        return self.proposed(ours[0]) if ours else None
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+    def ask(self, number: str) -> Any:
+        """As `Host.ask`."""
+        return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+    def proposed(self, said: Any) -> Proposed:
+        """As `Host.proposed`."""
+        merged, is_open = bool(said.get("merged_at")), said["state"] == "open"
+        conflicts = is_open and said.get("mergeable") is False
+        return Proposed(
+            url=str(said["html_url"]),
+            number=str(said["number"]),
+            state="merged" if merged else "open" if is_open else "closed",
+            title=str(said["title"]),
+            body=(said["body"] or "").replace("\r\n", "\n"),
+            head_commit=str(said["head"]["sha"]),
+            # for an open request, it is only a trial merge
+            merge_commit=str(said.get("merge_commit_sha") or "") if merged else "",
+            conflicts=conflicts,
+            note=f"it conflicts with {said['base']['ref']}" if conflicts else "",
+        )
+
+    def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
-        note, answer = "", self._open(proposal, draft=proposal.draft)
+        what = "open the pull request"
+        answer = self._open(proposal, what, draft=proposal.draft)
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
-            note = "it is not a draft: GitHub has none for this repository"
-            answer = self._open(proposal, draft=False)
+            answer = self._open(proposal, what, draft=False)
         if answer.status == 422 and b"pull request already exists" in answer.body.lower():
             raise AlreadyThere
         if answer.status == 422 and b"no commits between" in answer.body.lower():
             raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
         if answer.status != 201:
-            raise self._client.refused(answer, "open the pull request")
-        pull = self._client.parsed(answer, "open the pull request")
-        return replace(proposed(pull), note=note), pull
+            raise self._client.refused(answer, what)
+        return self._client.parsed(answer, what)
 
-    def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Host.read`."""
-        pull = self._pull(number)
-        return proposed(pull), pull
-
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Host.write`."""
+    def change(self, said: Any, title: str, body: str) -> Any:
+        """As `Host.change`."""
         path, text = f"{self._path}/pulls/{said['number']}", {"title": title, "body": body}
-        pull = self._client.json("PATCH", path, "update the pull request", json=text, again=True)
-        if pull["state"] != "open":
-            raise Overtaken
-        return proposed(pull), pull
+        return self._client.json("PATCH", path, "update the pull request", json=text, again=True)
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`."""
         issue = f"{self._path}/issues/{said['number']}"
         if labels := missing(proposal.labels, (one["name"] for one in said["labels"])):
-            with tried(notes, "labels", "label", *labels):
+            with notes.tried("labels", "label", *labels):
                 self._client.ask("POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True)
         if people := missing(proposal.assignees, (one["login"] for one in said["assignees"] or ())):
-            with tried(notes, "assignees", "assignee", *people):
+            with notes.tried("assignees", "assignee", *people):
                 told = {"assignees": people}
                 answer = self._client.json("POST", f"{issue}/assignees", "assign people", json=told, again=True)
                 # GitHub ignores people whom it does not accept, without notice.
                 if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
                     notes.add(f"not assigned, since they may not push here: {', '.join(left)}", "assignee", *left)
-        with tried(notes, "reviewers", "reviewer", *proposal.reviewers):
+        with notes.tried("reviewers", "reviewer", *proposal.reviewers):
             self._ask_reviewers(said, proposal, notes)
-        done = proposed(said)
-        if proposal.auto_merge:
-            with tried(notes, "auto-merge", "auto-merge"):
-                commit = described(proposal.body) or done.head_commit
-                done = AutoMerge(self._client, self._path, said, commit, notes).switch_on(done)
+        done = self.proposed(said)
+        if proposal.auto_merge and not said.get("auto_merge"):
+            with notes.tried("auto-merge", "auto-merge"):
+                done = self._auto_merged(said, done, described(proposal.body) or done.head_commit, notes)
         return done, said
 
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
-        text = {"body": body, "state": "closed"}
-        self._client.ask(
-            "PATCH", f"{self._path}/pulls/{said['number']}", "close the pull request", json=text, again=True
-        )
+        path, text = f"{self._path}/pulls/{said['number']}", {"body": body, "state": "closed"}
+        self._client.ask("PATCH", path, "close the pull request", json=text, again=True)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
-        answer = self._client.ask(
-            "GET", f"{self._path}/git/ref/heads/{quote(head)}", "look at the branch", fine=(403, 404, 409)
-        )
+        path = f"{self._path}/git/ref/heads/{quote(head)}"
+        answer = self._client.ask("GET", path, "look at the branch", fine=(403, 404, 409))
         return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""
 
     def _requests(self, base: str, head: str) -> list[Any]:
@@ -140,15 +185,12 @@ class GitHub(Host):
         ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}
         return (dig(pull, "head", "ref"), dig(pull, "base", "ref")) == (head, base) and name in ours
 
-    def _open(self, proposal: Proposal, *, draft: bool) -> Response:
+    def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
         body = {
             "title": proposal.title, "body": proposal.body, "head": proposal.head, "base": proposal.base,
             "draft": draft,
         }  # fmt: skip
-        return self._client.ask("POST", f"{self._path}/pulls", "open the pull request", json=body, fine=(422,))
-
-    def _pull(self, number: str) -> Any:
-        return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
+        return self._client.ask("POST", f"{self._path}/pulls", what, json=body, fine=(422,))
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
         """Ask people and teams for reviews. If GitHub refuses one, the others are asked nevertheless."""
@@ -168,41 +210,170 @@ class GitHub(Host):
 
     def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
         """Return None if GitHub accepted it."""
-        answer = self._client.ask(
-            "POST", f"{where}/requested_reviewers", "ask for reviews", json=who, fine=(403, 404, 422), again=True
-        )
-        return None if answer.status == 201 else self._client.refused(answer, "ask for reviews")
+        path, what = f"{where}/requested_reviewers", "ask for reviews"
+        answer = self._client.ask("POST", path, what, json=who, fine=(403, 404, 422), again=True)
+        return None if answer.status == 201 else self._client.refused(answer, what)
+
+    def _auto_merged(self, pull: Mapping[str, Any], done: Proposed, commit: str, notes: Notes) -> Proposed:
+        """Let GitHub merge exactly this commit, and nothing that is pushed later. If that fails, notes say why."""
+        allowed = pull["base"].get("repo") or {}  # GitHub shows the settings only to those who may push
+        methods = [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
+        objection, left = "", methods
+        for number, method in enumerate(methods):
+            objection, left = self._mutated(pull, commit, ENABLE, {"mergeMethod": method}), methods[number:]
+            if not objection:
+                return done
+            if not _METHOD.search(objection.lower()):
+                break
+        if _READY.search(objection.lower()):
+            return self._merged_now(pull, done, commit, left, notes)
+        if "auto merge is not allowed" in objection.lower():
+            objection += ' (the repository\'s setting "Allow auto-merge" switches it on)'
+        notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
+        return done
+
+    def _merged_now(
+        self, pull: Mapping[str, Any], done: Proposed, commit: str, methods: Sequence[str], notes: Notes
+    ) -> Proposed:
+        """Merge it, or join the queue, because GitHub does not wait if there is nothing to wait for."""
+        path, objection = f"{self._path}/pulls/{done.number}/merge", ""
+        for method in methods:
+            body = {"sha": commit, "merge_method": method.lower()}
+            answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
+            if answer.status == 200:
+                notes.add("nothing was required of it: it is merged already")
+                merged = self._client.parsed(answer, "merge it").get("sha")
+                return replace(done, state="merged", merge_commit=str(merged or ""))
+            objection = self._client.words(answer)
+            if not _METHOD.search(objection.lower()):
+                break
+        if "merge queue" in objection.lower():
+            objection = self._mutated(pull, commit, ENQUEUE, {})
+        if objection:
+            notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
+        return done
+
+    def _mutated(self, pull: Mapping[str, Any], commit: str, query: str, more: Mapping[str, str]) -> str:
+        """Return GitHub's objection, which it answers with status 200 as well, or "" if it is done."""
+        given = {"pullRequestId": pull["node_id"], "expectedHeadOid": commit, **more}
+        body, what = {"query": query, "variables": {"input": given}}, "switch on auto-merge"
+        errors = self._client.json("POST", graphql(self._place.api), what, json=body).get("errors") or []
+        texts = (one_line(str(one.get("message", "")).strip('[]"'))[:300] for one in errors)
+        return "; ".join(texts) or ("it says nothing more" if errors else "")
 
 
-def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
-    """Return a client, and the repository's path."""
-    token, path = reach.token.secret, f"/repos/{'/'.join(map(path_part, reach.place.project))}"
-    login = lambda: {"Authorization": f"Bearer {token.reveal()}"}  # noqa: E731
-    return Client(reach, login, needs, HEADERS, repository=path, stays=stays), path
+class GitHubComments(Comments):
+    """Comments on GitHub's pull requests. GraphQL finds ours, as REST does not tell whose token it is; REST writes."""
 
-
-def proposed(pull: Mapping[str, Any]) -> Proposed:
-    """Return our form of GitHub's pull request."""
-    merged = bool(pull.get("merged_at"))
-    is_open = pull["state"] == "open"
-    return Proposed(
-        url=str(pull["html_url"]),
-        number=str(pull["number"]),
-        state="merged" if merged else "open" if is_open else "closed",
-        title=str(pull["title"]),
-        body=(pull["body"] or "").replace("\r\n", "\n"),
-        head_commit=str(pull["head"]["sha"]),
-        # for an open request, it is only a trial merge
-        merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
-        conflicts=is_open and pull.get("mergeable") is False,
-        note=f"it conflicts with {pull['base']['ref']}" if is_open and pull.get("mergeable") is False else "",
+    connect = GitHubClient
+    needs = (
+        'give the token "Pull requests: write" (a classic token: repo); in GitHub Actions, permissions: '
+        "pull-requests: write. A run for a fork's pull request gets a token that may only read"
     )
 
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `Comments.marked`."""
+        before: str | None = None
+        for _page in range(PAGES):
+            page = self._page(request, before)
+            for one in reversed(mappings(page.get("nodes"))):
+                if one.get("viewerDidAuthor") is True and holds(dig(one, "body"), mark):
+                    yield Comment(dig(one, "fullDatabaseId"), dig(one, "body"), dig(one, "url"))
+            before = dig(page, "pageInfo", "startCursor")
+            if page["pageInfo"]["hasPreviousPage"] is not True or not before:
+                return
 
-def _deployments(reach: Reach) -> github_deployments.GitHubDeployments:
-    client, path = connected(reach, github_deployments.NEEDS, DEPLOYMENTS_STAY)
-    statuses, _path = connected(reach, github_deployments.STATUSES_NEED, DEPLOYMENTS_STAY)
-    return github_deployments.GitHubDeployments(client, statuses, path)
+    def add(self, request: str, body: str) -> str:
+        """As `Comments.add`."""
+        path = f"{self._path}/issues/{request}/comments"
+        return dig(self._client.json("POST", path, "write the comment", json={"body": body}), "html_url")
+
+    def change(self, request: str, comment: Comment, body: str) -> str:  # noqa: ARG002 - GitHub numbers all of them
+        """As `Comments.change`."""
+        path = f"{self._path}/issues/comments/{comment.number}"
+        said = self._client.json("PATCH", path, "edit the comment", json={"body": body}, again=True)
+        return dig(said, "html_url")
+
+    def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
+        """Return the newest hundred comments, or the hundred before those. An error has status 200, too."""
+        owner, name = self._place.project
+        variables = {"owner": owner, "name": name, "number": int(request), "before": before}
+        body, what = {"query": COMMENTS, "variables": variables}, "look for the comment"
+        answer = self._client.ask("POST", graphql(self._place.api), what, json=body, again=True)
+        said = self._client.parsed(answer, what)
+        if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
+            return pull["comments"]  # type: ignore[no-any-return]
+        words = self._client.words(answer) or "it does not say why"
+        raise RepositoryError(f"GitHub does not show the pull request: could not {what}: {words}", hint=self.needs)
+
+
+class GitHubDeployments(Deployments):
+    """GitHub's deployments and commit statuses (docs.github.com/rest/deployments, /rest/commits/statuses)."""
+
+    connect = GitHubClient
+    needs = (
+        'give the token "Deployments: write" (a classic token: repo_deployment); in GitHub Actions, permissions: '
+        "deployments: write"
+    )
+    statuses_need = (
+        'give the token "Commit statuses: write" (a classic token: repo:status); in GitHub Actions, permissions: '
+        "statuses: write"
+    )
+
+    def __init__(self, reach: Reach) -> None:
+        super().__init__(reach)
+        self._statuses = GitHubClient(reach, self.statuses_need, self.stays)
+
+    def create(self, deployment: Deployment) -> str:
+        """As `Deployments.create`. Without `required_contexts` GitHub would wait for all checks of the commit."""
+        body = {
+            "ref": deployment.commit, "environment": deployment.environment, "task": TASK, "auto_merge": False,
+            "required_contexts": [], "description": _short(deployment.description),
+        }  # fmt: skip
+        what = f"show the deployment of {deployment.environment}"
+        said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
+        number = numbered(dig(said, "id"), self._place.host, "a deployment")
+        self.change(number, deployment)
+        return number
+
+    def find(self, deployment: Deployment) -> str:
+        """As `Deployments.find`; the newest comes first."""
+        params = {"sha": deployment.commit, "environment": deployment.environment, "task": TASK, "per_page": 1}
+        what = f"look for the deployment of {deployment.environment}"
+        found = self._client.json("GET", f"{self._path}/deployments", what, params=params)
+        return dig(mappings(found), 0, "id")
+
+    def change(self, number: str, deployment: Deployment) -> None:
+        """As `Deployments.change`."""
+        body = {
+            "state": deployment.state, "description": _short(deployment.description),
+            "log_url": web_page(deployment.run), "environment_url": web_page(deployment.page),
+        }  # fmt: skip
+        path = f"{self._path}/deployments/{path_part(number)}/statuses"
+        what = f"show the deployment of {deployment.environment}"
+        self._client.ask("POST", path, what, json=_given(body), again=True)
+
+    def sum_up(self, status: CommitStatus) -> None:
+        """As `Deployments.sum_up`."""
+        body = {
+            "state": status.state, "context": status.context, "description": _short(status.description),
+            "target_url": web_page(status.run),
+        }  # fmt: skip
+        path = f"{self._path}/statuses/{path_part(status.commit)}"
+        self._statuses.ask("POST", path, "set the commit's status", json=_given(body), again=True)
+
+    def close(self) -> None:
+        """As `Connected.close`."""
+        super().close()
+        self._statuses.close()
+
+
+def _short(text: str) -> str:
+    return shortened(one_line(text), LONGEST - 1)
+
+
+def _given(body: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in body.items() if value}
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
@@ -228,6 +399,6 @@ KIND = ForgeKind(
     client=GitHub,
     place=_place,
     question=("/api/v3/meta", _is_it),
-    deployments=_deployments,
-    comments=lambda reach: github_comments.GitHubComments(*connected(reach, github_comments.NEEDS, COMMENTS_STAY)),
+    deployments=GitHubDeployments,
+    comments=GitHubComments,
 )

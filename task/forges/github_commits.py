@@ -12,24 +12,19 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
-from task.forges.client import Client, Limited, Reach, dig, listed, wait_of
-from task.forges.github import HEADERS
-from task.forges.github_merge import graphql
+from task.forges.client import Limited, Reach, dig, listed, wait_of
+from task.forges.github import GitHubClient, graphql
+from task.forges.host import Connected
+from task.git.repository.lost_answers import NotDoneError
 from task.http import Response
 from task.model import Changeset
 from task.retry import NotDoneError
 from task.text import one_line
-from task.urls import path_part
 
 COMMIT = "mutation($input: CreateCommitOnBranchInput!) { createCommitOnBranch(input: $input) { commit { oid } } }"
 REPOSITORY = "query($owner: String!, $name: String!) { repository(owner: $owner, name: $name) { id } }"
 MOVE = "mutation($input: UpdateRefsInput!) { updateRefs(input: $input) { clientMutationId } }"
-NEEDS = (
-    'give the token or the GitHub App "Contents: write" (a classic token: repo); in GitHub Actions, permissions: '
-    "contents: write"
-)
 MOST = 40_000_000  # bytes of files as base64; GitHub accepts a little more in one request
-_STAYS = "it finds what has landed"
 _GIT = "or commit with git: --commit-through git"
 _OID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _STALE = ("expected branch to point to", "pull and try again")
@@ -38,23 +33,22 @@ _UNKNOWN = ("something went wrong while executing", "timed out", "timeout")
 _RULES = ("rule violations", "protected branch", "pull request", "required status")
 
 
-class GitHubCommits:
+class GitHubCommits(Connected):
     """One repository on GitHub with `task.git.repository.committed_by_api.CommitApi`: commits through GitHub's API."""
 
+    connect = GitHubClient
+    needs = (
+        'give the token or the GitHub App "Contents: write" (a classic token: repo); in GitHub Actions, permissions: '
+        "contents: write"
+    )
+    stays = "it finds what has landed"
+
     def __init__(self, reach: Reach) -> None:
-        token = reach.token.secret
+        super().__init__(reach)
         self._owner, self._repo = reach.place.project
         self._name = f"{self._owner}/{self._repo}"
-        self._refs = f"/repos/{path_part(self._owner)}/{path_part(self._repo)}/git/refs"
+        self._refs = f"{self._path}/git/refs"
         self._id = ""  # of the repository, after the first query
-        login = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
-        self._client = Client(
-            reach, lambda: login, NEEDS, HEADERS, repository=self._refs.removesuffix("/git/refs"), stays=_STAYS
-        )
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
     def commit(self, branch: str, change: Changeset) -> str:
         """As `CommitApi.commit`."""
@@ -127,7 +121,7 @@ class GitHubCommits:
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
         """Return the data of the answer, or raise its errors: GraphQL answers 200 even then."""
         body = {"query": query, "variables": variables}
-        answer = self._ask("POST", graphql(self._client.reach.place.api), what, json=body)
+        answer = self._ask("POST", graphql(self._place.api), what, json=body)
         said = self._client.parsed(answer, what)
         errors = listed(said, "errors")
         if errors:
@@ -154,17 +148,19 @@ class GitHubCommits:
         low = words.lower()
         if "STALE_DATA" in kinds or any(one in low for one in _STALE):
             return Outpaced(f"{self._name}: {words}")
-        host = self._client.reach.place.host
+        host = self._place.host
         if "RATE_LIMITED" in kinds or "rate limit" in low:
-            hint = f"run it again in {wait_of(answer):.0f} seconds; {_STAYS}"
+            hint = f"run it again in {wait_of(answer):.0f} seconds; {self.stays}"
             return NotDoneError(f"{host} limits the rate of requests: could not {what}: {words}", hint=hint)
         if any(one in low for one in _UNKNOWN):
-            return UnreachableError(f"{host} failed: could not {what}: {words}", hint=f"run it again; {_STAYS}")
+            return UnreachableError(f"{host} failed: could not {what}: {words}", hint=f"run it again; {self.stays}")
         if "NOT_FOUND" in kinds:
             message = f"{host} knows no such repository or branch, or this API token may not see it: could not {what}"
-            return RepositoryError(f"{message}: {words}", hint=f"check the repository's URL; {NEEDS}")
+            return RepositoryError(f"{message}: {words}", hint=f"check the repository's URL; {self.needs}")
         if "FORBIDDEN" in kinds or "INSUFFICIENT_SCOPES" in kinds:
-            return RepositoryError(f"{host} does not let this API token {what}: {words}", hint=f"{NEEDS}; {_STAYS}")
+            return RepositoryError(
+                f"{host} does not let this API token {what}: {words}", hint=f"{self.needs}; {self.stays}"
+            )
         return self._denied(what, words)
 
     def _denied(self, what: str, words: str) -> RepositoryError:
@@ -172,11 +168,9 @@ class GitHubCommits:
         if any(one in words.lower() for one in _RULES):
             hint = "let this token's owner pass the branch's rules, or open a pull request instead: --pull-request"
         said = f": {words}" if words else ""
-        return RepositoryError(f"{self._client.reach.place.host} refuses: could not {what}{said}", hint=hint)
+        return RepositoryError(f"{self._place.host} refuses: could not {what}{said}", hint=hint)
 
     def _odd(self, what: str) -> UnreachableError:
         """Return the error for an odd answer: it is unknown whether the request was carried out."""
-        host = self._client.reach.place.host
-        return UnreachableError(
-            f"{host} answers in a way that is not understood: could not {what}", hint="run it again"
-        )
+        message = f"{self._place.host} answers in a way that is not understood: could not {what}"
+        return UnreachableError(message, hint="run it again")

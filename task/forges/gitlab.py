@@ -2,52 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Literal
 
 from task.errors import ForgeError, RepositoryError
-from task.forges import gitlab_comments, gitlab_deployments
-from task.forges.client import PAIR, STAYS, Client, ForgeAddress, Reach, dig, names_none, web_below
+from task.forges.client import PAIR, Client, ForgeAddress, dig, names_none, numbered, web_below
 from task.forges.host import (
-    COMMENTS_STAY,
-    DEPLOYMENTS_STAY,
+    PAGES,
     AlreadyThere,
+    Comment,
+    Comments,
+    Deployments,
     ForgeKind,
     Host,
     Notes,
-    Overtaken,
+    holds,
     missing,
     ours_to_delete,
-    tried,
 )
 from task.forges.marks import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
-from task.model import Proposal, Proposed
+from task.model import Deployment, DeploymentState, Proposal, Proposed
 from task.plain_data import mappings
 from task.retry import until
-from task.urls import path_part
+from task.urls import path_part, web_page
 
-NEEDS = (
-    "give a personal, project or group access token with scope api and role Developer "
-    "(a job token, CI_JOB_TOKEN, cannot write merge requests)"
-)
 DRAFT = "Draft: "
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while GitLab still checks a new request
+# GitLab has no state for a deployment that waits for Argo CD, so it counts as running
+STATES: Mapping[DeploymentState, str] = {
+    "queued": "running",
+    "in_progress": "running",
+    "success": "success",
+    "failure": "failed",
+}
+_OPEN = ("created", "running", "blocked")  # deployments that may still change
 _UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
+
+
+class GitLabClient(Client):
+    """A client of GitLab's API."""
+
+    page_key = "web_url"
+
+    @staticmethod
+    def path_of(project: Sequence[str]) -> str:
+        """As `Client.path_of`."""
+        return f"/projects/{path_part('/'.join(project))}"
 
 
 class GitLab(Host):
     """One project on GitLab."""
 
+    connect = GitLabClient
+    needs = (
+        "give a personal, project or group access token with scope api and role Developer "
+        "(a job token, CI_JOB_TOKEN, cannot write merge requests)"
+    )
     auto_merge_after_push = "ends"
 
-    def __init__(self, reach: Reach) -> None:
-        self._client, self._path = connected(reach, NEEDS)
-
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`. A fork's branch may bear any name: only the project's own count."""
+    def newest(self, base: str, head: str) -> Proposed | None:
+        """As `Host.newest`. A fork's branch may bear any name: only the project's own count."""
         params = {
             "source_branch": head, "target_branch": base, "state": "all",
             "order_by": "created_at", "sort": "desc", "per_page": 50,
@@ -61,13 +78,31 @@ class GitLab(Host):
             and (dig(one, "source_branch"), dig(one, "target_branch")) == (head, base)
         ]
         ours.sort(key=lambda one: (_state(one) == "open", one["iid"]), reverse=True)
-        return proposed(ours[0]) if ours else None
+        return self.proposed(ours[0]) if ours else None
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+    def ask(self, number: str) -> Any:
+        """As `Host.ask`."""
+        return self._client.json("GET", f"{self._path}/merge_requests/{number}", "read the merge request")
 
-    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+    def proposed(self, said: Any) -> Proposed:
+        """As `Host.proposed`."""
+        state, title = _state(said), str(said["title"])
+        merged = said.get("merge_commit_sha") or said.get("squash_commit_sha") or said.get("sha")
+        conflicts = state == "open" and bool(said.get("has_conflicts"))
+        return Proposed(
+            url=str(said["web_url"]),
+            number=str(said["iid"]),
+            state=state,
+            title=title.removeprefix(DRAFT) if said.get("draft") else title,
+            body=str(said.get("description") or "").replace("\r\n", "\n"),
+            head_commit=str(said.get("sha") or ""),
+            merge_commit=str(merged or "") if state == "merged" else "",  # for a fast-forward, it is the head itself
+            conflicts=conflicts,
+            auto_merge=bool(said.get("merge_when_pipeline_succeeds")),
+            note=f"it conflicts with {said['target_branch']}" if conflicts else "",
+        )
+
+    def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
         body = {
             "source_branch": proposal.head,
@@ -82,21 +117,12 @@ class GitLab(Host):
             if b"already exists" in answer.body:
                 raise AlreadyThere
             raise self._client.refused(answer, what)
-        request = self._client.parsed(answer, what)
-        return proposed(request), request
+        return self._client.parsed(answer, what)
 
-    def read(self, number: str) -> tuple[Proposed, Any]:
-        """As `Host.read`."""
-        request = self._read(number)
-        return proposed(request), request
-
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """As `Host.write`. A draft stays one, and what a person made ready stays ready."""
+    def change(self, said: Any, title: str, body: str) -> Any:
+        """As `Host.change`."""
         text = {"title": f"{DRAFT if said.get('draft') else ''}{title}", "description": body}
-        request = self._write(str(said["iid"]), "update the merge request", **text)
-        if _state(request) != "open":
-            raise Overtaken
-        return proposed(request), request
+        return self._write(str(said["iid"]), "update the merge request", **text)
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`. GitLab makes labels that are missing."""
@@ -109,7 +135,7 @@ class GitLab(Host):
             fields["add_labels"] = ",".join(labels)
         asked: dict[str, dict[str, int]] = {}
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
-            with tried(notes, f"{role}s", role, *names):
+            with notes.tried(f"{role}s", role, *names):
                 asked[role] = self._people(request, role, names, notes)
             if new := asked.get(role):  # the list is replaced as a whole, so include those who are already in it
                 fields[f"{role}_ids"] = [*(one["id"] for one in request.get(f"{role}s") or ()), *new.values()]
@@ -126,9 +152,9 @@ class GitLab(Host):
                 if left := [name for name, person in new.items() if person not in took]:
                     more = "GitLab did not take them (several need GitLab Premium)"
                     notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
-        done = proposed(request)
+        done = self.proposed(request)
         if proposal.auto_merge:
-            with tried(notes, "auto-merge", "auto-merge"):
+            with notes.tried("auto-merge", "auto-merge"):
                 done = self._auto_merged(request, described(proposal.body), notes)
         return done, request
 
@@ -141,9 +167,6 @@ class GitLab(Host):
         path = f"{self._path}/repository/branches/{path_part(head)}"
         answer = self._client.ask("GET", path, "look at the branch", fine=(403, 404))
         return dig(self._client.parsed(answer, "look at the branch"), "commit", "id") if answer.status < 300 else ""
-
-    def _read(self, number: str) -> Any:
-        return self._client.json("GET", f"{self._path}/merge_requests/{number}", "read the merge request")
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
@@ -167,19 +190,16 @@ class GitLab(Host):
         request = until(
             lambda one: one.get("detailed_merge_status", "unknown") not in _UNREADY and commit in ("", one.get("sha")),
             request,
-            lambda: self._read(number),
+            lambda: self.ask(number),
             _PAUSES[:-1],
         )
-        done = proposed(request)
+        done = self.proposed(request)
         if request.get("merge_when_pipeline_succeeds") or request.get("draft"):
             if request.get("draft"):
                 notes.add("GitLab cannot merge a draft by itself", "auto-merge")
             return done
-        path, what, exact = (
-            f"{self._path}/merge_requests/{number}/merge",
-            "merge it",
-            {"sha": commit or done.head_commit},
-        )
+        path, what = f"{self._path}/merge_requests/{number}/merge", "merge it"
+        exact = {"sha": commit or done.head_commit}
 
         def ask(**how: bool) -> Response:
             return self._client.ask("PUT", path, what, json={**how, **exact}, fine=(401, 403, 405, 406, 409, 422))
@@ -188,51 +208,116 @@ class GitLab(Host):
         # GitLab may not have checked the new commit yet.
         answer = until(lambda answer: answer.status not in {405, 409, 422}, wait(), wait, _PAUSES)
         if answer.status < 300:
-            return proposed(self._client.parsed(answer, what))
-        request = self._read(number)
+            return self.proposed(self._client.parsed(answer, what))
+        request = self.ask(number)
         status = str(request.get("detailed_merge_status") or "").replace("_", " ")
         # Without a pipeline there is nothing to wait for, and GitLab refuses auto-merge.
         if answer.status == 405 and status == "mergeable" and not request.get("head_pipeline"):
             answer = ask()
             if answer.status < 300:
                 notes.add("it has no pipeline to wait for: it is merged already")
-                return proposed(self._client.parsed(answer, what))
+                return self.proposed(self._client.parsed(answer, what))
         why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"
         notes.add(f"GitLab cannot merge it by itself: {why}", "auto-merge")
         return done
 
 
-def connected(reach: Reach, needs: str, stays: str = STAYS) -> tuple[Client, str]:
-    """Return a client, and the project's path."""
-    token, path = reach.token.secret, f"/projects/{path_part('/'.join(reach.place.project))}"
-    login = lambda: {"Authorization": f"Bearer {token.reveal()}"}  # noqa: E731
-    return Client(reach, login, needs, repository=path, stays=stays), path
+class GitLabComments(Comments):
+    """Comments on GitLab's merge requests, which its API calls notes (docs.gitlab.com/api/notes)."""
 
-
-def _state(request: Mapping[str, Any]) -> str:
-    """Return the state. `locked` means that GitLab is merging the request."""
-    return {"merged": "merged", "closed": "closed"}.get(request["state"], "open")
-
-
-def proposed(request: Mapping[str, Any]) -> Proposed:
-    """Return our form of GitLab's merge request, with its title without the draft's prefix."""
-    state = _state(request)
-    merged = request.get("merge_commit_sha") or request.get("squash_commit_sha") or request.get("sha")
-    title = str(request["title"])
-    return Proposed(
-        url=str(request["web_url"]),
-        number=str(request["iid"]),
-        state="merged" if state == "merged" else "closed" if state == "closed" else "open",
-        title=title.removeprefix(DRAFT) if request.get("draft") else title,
-        body=str(request.get("description") or "").replace("\r\n", "\n"),
-        head_commit=str(request.get("sha") or ""),
-        merge_commit=str(merged or "") if state == "merged" else "",  # for a fast-forward, it is the head itself
-        conflicts=state == "open" and bool(request.get("has_conflicts")),
-        auto_merge=bool(request.get("merge_when_pipeline_succeeds")),
-        note=f"it conflicts with {request['target_branch']}"
-        if state == "open" and request.get("has_conflicts")
-        else "",
+    connect = GitLabClient
+    needs = (
+        "give a personal, project or group access token with scope api and role Reporter "
+        "(a job token, CI_JOB_TOKEN, cannot write comments; a pipeline of a fork does not get protected variables)"
     )
+
+    def marked(self, request: str, mark: str) -> Iterator[Comment]:
+        """As `Comments.marked`."""
+        what, params = "look for the comment", {"order_by": "created_at", "sort": "desc", "per_page": 100}
+        for page in range(1, PAGES + 1):
+            found = mappings(self._client.json("GET", self._notes(request), what, params={**params, "page": page}))
+            for one in found:
+                if holds(dig(one, "body"), mark) and dig(one, "author", "id") == self._me:
+                    yield Comment(dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id")))
+            if len(found) < 100:
+                break
+
+    def add(self, request: str, body: str) -> str:
+        """As `Comments.add`."""
+        said = self._client.json("POST", self._notes(request), "write the comment", json={"body": body})
+        return self._page(request, dig(said, "id"))
+
+    def change(self, request: str, comment: Comment, body: str) -> str:
+        """As `Comments.change`."""
+        path = f"{self._notes(request)}/{comment.number}"
+        self._client.ask("PUT", path, "edit the comment", json={"body": body}, again=True)
+        return comment.url
+
+    @cached_property
+    def _me(self) -> str:
+        return dig(self._client.json("GET", "/user", "see whose the API token is"), "id")
+
+    def _notes(self, request: str) -> str:
+        return f"{self._path}/merge_requests/{request}/notes"
+
+    def _page(self, request: str, number: str) -> str:
+        """Return the page of a comment, which GitLab's answers do not have."""
+        return f"{self._place.web}/-/merge_requests/{request}#note_{number}"
+
+
+class GitLabDeployments(Deployments):
+    """GitLab's environments and deployments (docs.gitlab.com/api/deployments, /api/environments).
+
+    The status of a commit is not set, because GitLab would show it as a job of the pipeline.
+    """
+
+    connect = GitLabClient
+    needs = (
+        "give a personal, project or group access token with scope api and role Developer "
+        "(for a protected environment, one that may deploy to it)"
+    )
+
+    def create(self, deployment: Deployment) -> str:
+        """As `Deployments.create`. GitLab creates the environment if there is none with that name."""
+        body = {
+            "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],
+            "ref": deployment.ref or deployment.commit, "tag": deployment.is_tag,
+        }  # fmt: skip
+        what = f"show the deployment of {deployment.environment}"
+        said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
+        self._link(said, deployment)
+        return numbered(dig(said, "id"), self._place.host, "a deployment")
+
+    def find(self, deployment: Deployment) -> str:
+        """As `Deployments.find`. A deployment that a job created belongs to that job."""
+        params = {"environment": deployment.environment, "order_by": "id", "sort": "desc", "per_page": 20}
+        what = f"look for the deployment of {deployment.environment}"
+        for one in mappings(self._client.json("GET", f"{self._path}/deployments", what, params=params)):
+            if dig(one, "sha") == deployment.commit and not one.get("deployable") and dig(one, "status") in _OPEN:
+                return dig(one, "id")
+        return ""
+
+    def change(self, number: str, deployment: Deployment) -> None:
+        """As `Deployments.change`."""
+        path, body = f"{self._path}/deployments/{path_part(number)}", {"status": STATES[deployment.state]}
+        self._client.ask("PUT", path, f"show the deployment of {deployment.environment}", json=body, again=True)
+
+    def _link(self, said: Any, deployment: Deployment) -> None:
+        """Let the environment's link lead to Argo CD, unless a person has set another one."""
+        number, page = dig(said, "environment", "id"), web_page(deployment.page)
+        if not number or not page or dig(said, "environment", "external_url"):
+            return
+        path, what = f"{self._path}/environments/{path_part(number)}", f"link {deployment.environment} to Argo CD"
+        try:
+            self._client.ask("PUT", path, what, json={"external_url": page}, again=True)
+        except (ForgeError, RepositoryError) as error:
+            self._client.reach.warn(f"{error.message}; {error.hint}")
+
+
+def _state(request: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:
+    """Return the state. `locked` means that GitLab is merging the request."""
+    said = request["state"]
+    return said if said in ("merged", "closed") else "open"
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
@@ -257,8 +342,6 @@ KIND = ForgeKind(
     place=_place,
     question=("/api/v4/version", _is_it),
     compare="{0}/-/compare/{1}...{2}",
-    deployments=lambda reach: gitlab_deployments.GitLabDeployments(
-        *connected(reach, gitlab_deployments.NEEDS, DEPLOYMENTS_STAY)
-    ),
-    comments=lambda reach: gitlab_comments.GitLabComments(*connected(reach, gitlab_comments.NEEDS, COMMENTS_STAY)),
+    deployments=GitLabDeployments,
+    comments=GitLabComments,
 )

@@ -11,58 +11,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal
 
 from task import shutdown
 from task.errors import ForgeError, Outpaced, RepositoryError, UnreachableError
-from task.forges.client import ForgeAddress, Limited, Reach
+from task.forges.client import STAYS, Client, ForgeAddress, Limited, Reach
 from task.forges.marks import described, lacking, settled, wish, wishes, with_settled
-from task.forges.proposal import LONGEST, closed_body, fitted, overtaken, same
-from task.git.hosts import RemoteUrl
+from task.forges.proposal import LONGEST, closed_body, fitted, overtaken, plain, same
 from task.git.names import OURS
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed
 from task.urls import web_page
 
-_RACES = 5
-COMMENTS_STAY = "the plan is made; running it again writes the comment"
+MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
 PAGES = 5  # of a hundred comments each, newest first; older comments are not searched
-DEPLOYMENTS_STAY = "what was written to Git stays, and Argo CD deploys it"
+_RACES = 5
 _COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket returns twelve digits
 _LONGEST_NOTE = 1000
-MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
-
-
-Value = TypeVar("Value")
-
-
-class ForgeApi(Protocol):
-    """One repository on its forge."""
-
-    def find(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest closed or merged one, or None.
-
-        Its state is "gone" if the forge has closed it because its branch was deleted, and says so.
-        """
-
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open the request, or update the open one. There is never a second one.
-
-        `found` is what `find` returned before the push, so nothing is looked up again. Raises `Outpaced` if the request
-        was merged meanwhile: then the rest has to be decided on the new tip.
-        """
-
-    def state(self, number: str) -> Proposed:
-        """Return the state of one request: open, merged (with its merge commit) or closed."""
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """Close an open request with a sentence why; then it declines nothing.
-
-        Raises `Outpaced` if another run has described something newer there since.
-        """
-
-    def close(self) -> None:
-        """Close the connections."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +35,8 @@ class ForgeKind:
     """Everything about one kind of forge. Its file ends with it, and `task.forges.places` lists it."""
 
     name: str  # as --forge names it
-    client: Callable[[Reach], ForgeApi]
-    comments: Callable[[Reach], CommentApi]
+    client: type[Host]
+    comments: type[Comments]
     # A repository's URL, and where the forge's web begins → the repository's place; the host is filled in later.
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
@@ -83,53 +48,120 @@ class ForgeKind:
     # {0} is the repository's page, {1} the base branch, {2} the head branch. For `commit`, {1} is the commit.
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
-    deployments: Callable[[Reach], DeploymentApi] | None = None  # None if it shows no deployments
+    deployments: type[Deployments] | None = None  # None if it shows no deployments
 
 
-class Host(ABC):
-    """What each forge has to do for a request. `said` is the forge's own answer about one."""
+class Connected(ABC):
+    """What needs a client for one repository on its forge."""
+
+    connect: ClassVar[type[Client]]
+    needs: ClassVar[str]  # the permission, as a hint for people
+    stays: ClassVar[str] = STAYS  # what is done although a request failed
+
+    def __init__(self, reach: Reach) -> None:
+        """Contact nobody yet."""
+        self._place = reach.place
+        self._client = self.connect(reach, self.needs, self.stays)
+        self._path = self._client.path
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    @contextmanager
+    def understood(self) -> Iterator[None]:
+        """Raise `UnreachableError` for an answer of another shape, as from a proxy or another service."""
+        try:
+            yield
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+            raise UnreachableError(
+                f"{self._place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[:300],
+                hint="check that it is the Git host that --forge or the URL names, then run it again",
+            ) from error
+
+
+class Host(Connected):
+    """The requests of one repository. `said` is the forge's own answer about one."""
 
     longest: ClassVar[int] = LONGEST  # characters of a text
     # What the forge does not have, with a sentence for people: "labels", "assignees", "auto_merge".
     without: ClassVar[Mapping[str, str]] = {}
+    without_drafts: ClassVar[str] = ""  # for people, where not every repository has drafts
     # What becomes of an auto-merge with our next push; "again" means that it has to be set again.
     auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
-    @abstractmethod
     def find(self, base: str, head: str) -> Proposed | None:
-        """As `ForgeApi.find`."""
+        """Return the open request from `head` into `base`, else the newest closed or merged one, or None.
+
+        Its state is "gone" if the forge has closed it because its branch was deleted, and says so.
+        """
+        with self.understood():
+            found = self.newest(base, head)
+            return honest(found, self._place.web) if found else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As `ForgeApi.propose`."""
-        return settle(self, proposal, found)
+        """Open the request, or update the open one. There is never a second one.
+
+        `found` is what `find` returned before the push, so nothing is looked up again. If the branch has moved on, its
+        request is left to the run that moved it, as `head_commit` of the answer shows. Raises `Outpaced` if the request
+        was merged meanwhile: then the rest has to be decided on the new tip.
+        """
+        with self.understood():
+            return honest(_settle(self, proposal, found), self._place.web)
 
     def state(self, number: str) -> Proposed:
-        """As `ForgeApi.state`."""
-        return self.read(number)[0]
+        """Return the state of one request: open, merged (with its merge commit) or closed."""
+        with self.understood():
+            return honest(self.checked(number), self._place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
-        """As `ForgeApi.withdraw`."""
-        now, said = self.read(found.number)
-        if now.state == "open":
-            if described(now.body) != described(found.body):
-                raise Outpaced(f"{found.url} proposes something newer by now")
-            self.shut(said, closed_body(now, because))
+        """Close an open request with a sentence why; then it declines nothing.
+
+        Raises `Outpaced` if another run has described something newer there since.
+        """
+        with self.understood():
+            now, said = self.read(found.number)
+            if now.state == "open":
+                if described(now.body) != described(found.body):
+                    raise Outpaced(f"{found.url} proposes something newer by now")
+                self.shut(said, closed_body(now, because))
+
+    def read(self, number: str) -> tuple[Proposed, Any]:
+        """Return one request as it is now, and the forge's own answer."""
+        said = self.ask(number)
+        return self.proposed(said), said
+
+    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+        """Change title and text of the open request. Raises `Overtaken` if the request is no longer open."""
+        said = self.change(said, title, body)
+        now = self.proposed(said)
+        if now.state != "open":
+            raise Overtaken
+        return now, said
+
+    def checked(self, number: str) -> Proposed:
+        """Return one request with all that `state` needs."""
+        return self.proposed(self.ask(number))
 
     @abstractmethod
-    def close(self) -> None:
-        """Close the connections."""
+    def newest(self, base: str, head: str) -> Proposed | None:
+        """Look for a request, as `find` says."""
 
     @abstractmethod
-    def create(self, proposal: Proposal) -> tuple[Proposed, Any]:
+    def ask(self, number: str) -> Any:
+        """Return the forge's own answer about one request."""
+
+    @abstractmethod
+    def proposed(self, said: Any) -> Proposed:
+        """Return our form of the forge's answer: a title without a draft's prefix, lines that end as ours."""
+
+    @abstractmethod
+    def create(self, proposal: Proposal) -> Any:
         """Open a request with title, text and draft. Raises `AlreadyThere` if the forge says that one is open."""
 
     @abstractmethod
-    def read(self, number: str) -> tuple[Proposed, Any]:
-        """Return one request as it is now, and the forge's own answer."""
-
-    @abstractmethod
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """Change title and text of the open request. Raises `Overtaken` if the request is no longer open."""
+    def change(self, said: Any, title: str, body: str) -> Any:
+        """Change title and text of a request, and return the forge's answer. A draft stays one, and others none."""
 
     @abstractmethod
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
@@ -145,23 +177,19 @@ class Host(ABC):
 
 
 class Overtaken(Exception):
-    """Others have changed the request since it was found, so look again. Never leaves `settle`."""
+    """Others have changed the request since it was found, so look again. Never leaves `Host.propose`."""
 
 
 class AlreadyThere(Exception):
-    """The forge says that a request for this branch is already open. Never leaves `settle`."""
+    """The forge says that a request for this branch is already open. Never leaves `Host.propose`."""
 
     def __init__(self, found: Proposed | None = None) -> None:
         super().__init__()
         self.found = found  # that request, if the forge names it
 
 
-def settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
-    """Open or update the request, even if other runs do the same: there is one request, about its newest commit.
-
-    `found` is what `find` returned before the push. If a branch has moved on, its request is left to the run that moved
-    it, as `head_commit` of the answer shows. Raises `Outpaced` if the request was merged since.
-    """
+def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
+    """Open or update the request, even if other runs do the same: there is one request, about its newest commit."""
     before, notes = found, Notes()
     for name, sentence in host.without.items():
         if wanted := getattr(proposal, name):
@@ -176,9 +204,12 @@ def settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
             if found is not None and found.state == "open":
                 return _brought_up_to_date(host, found, proposal, notes)
             whole = fitted(proposal, host.longest)
-            made, said = host.create(whole)
+            said = host.create(whole)
+            made = host.proposed(said)
             notes.add(made.note)
-            return _completed(host, made, said, whole, whole, notes) if wishes(whole) else noted(made, notes)
+            if whole.draft and not said.get("draft"):
+                notes.add(host.without_drafts)
+            return _completed(host, made, said, whole, whole, notes) if wishes(whole) else notes.on(made)
         except Overtaken:
             found = None
         except AlreadyThere as there:
@@ -189,7 +220,7 @@ def settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
             if known or turn or shutdown.code():
                 raise
             found = None
-        found = found or host.find(proposal.base, proposal.head)
+        found = found or host.newest(proposal.base, proposal.head)
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
         hint="run it again: the branch stays",
@@ -219,7 +250,7 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     if not same(now, whole):
         done, said = host.write(said, whole.title, whole.body)
     elif not wishes(missing):
-        return noted(replace(done, head_commit=ours or done.head_commit), notes)
+        return notes.on(replace(done, head_commit=ours or done.head_commit))
     done = _completed(host, done, said, whole, missing, notes)
     if done.head_commit != ours != "" and described(now.body) == done.head_commit:
         host.write(host.read(found.number)[1], now.title, now.body)  # we have overwritten the text of a newer commit
@@ -232,12 +263,12 @@ def _completed(host: Host, done: Proposed, said: Any, whole: Proposal, missing: 
         done, said = host.complete(said, missing, notes)
     ours = described(whole.body)
     if newer := _moved(host, ours, whole.head):
-        return noted(replace(done, head_commit=newer, note=MOVED), notes)
+        return notes.on(replace(done, head_commit=newer, note=MOVED))
     is_set = settled(whole.body) | (wishes(missing) - notes.missed)
     if is_set != settled(whole.body) and done.state == "open":
         with suppress(Overtaken):
             host.write(said, whole.title, with_settled(whole.body, is_set))
-    return noted(replace(done, head_commit=ours or done.head_commit), notes)
+    return notes.on(replace(done, head_commit=ours or done.head_commit))
 
 
 def _moved(host: Host, ours: str, head: str) -> str:
@@ -259,24 +290,18 @@ class Notes:
             self._said.append(sentence)
         self.missed.update(wish(kind, name) for name in (names or ("",)) if kind)
 
-    def text(self) -> str:
-        """Return all sentences as one text."""
-        return "; ".join(self._said)[:_LONGEST_NOTE]
+    @contextmanager
+    def tried(self, what: str, kind: str, *names: str) -> Iterator[None]:
+        """Turn a refusal inside the block into a note. A temporary error is raised, so that the job runs again."""
+        try:
+            yield
+        except (ForgeError, RepositoryError) as error:
+            self.add(f"{what}: {error.message}", kind, *names)
 
-
-def noted(found: Proposed, notes: Notes) -> Proposed:
-    """Return the request with all notes, and its own."""
-    notes.add(found.note)
-    return replace(found, note=notes.text())
-
-
-@contextmanager
-def tried(notes: Notes, what: str, kind: str, *names: str) -> Iterator[None]:
-    """Turn a refusal inside the block into a note. A temporary error is raised, so that the job runs again."""
-    try:
-        yield
-    except (ForgeError, RepositoryError) as error:
-        notes.add(f"{what}: {error.message}", kind, *names)
+    def on(self, found: Proposed) -> Proposed:
+        """Return the request with its own note, and all of these."""
+        self.add(found.note)
+        return replace(found, note="; ".join(self._said)[:_LONGEST_NOTE])
 
 
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
@@ -289,51 +314,11 @@ def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
     return found
 
 
-class Checked:
-    """A forge whose answers can be read, or are named errors. URLs and commits go into results, logs and pages."""
-
-    def __init__(self, forge: ForgeApi, place: ForgeAddress) -> None:
-        self._forge, self._place = forge, place
-
-    def find(self, base: str, head: str) -> Proposed | None:
-        """As the forge."""
-        found = understood(self._place.host, lambda: self._forge.find(base, head))
-        return honest(found, self._place.web) if found else None
-
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """As the forge."""
-        now = understood(self._place.host, lambda: self._forge.propose(proposal, found))
-        return honest(now, self._place.web)
-
-    def state(self, number: str) -> Proposed:
-        """As the forge."""
-        return honest(understood(self._place.host, lambda: self._forge.state(number)), self._place.web)
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """As the forge."""
-        understood(self._place.host, lambda: self._forge.withdraw(found, because))
-
-    def close(self) -> None:
-        """As the forge."""
-        self._forge.close()
-
-
-def understood(host: str, work: Callable[[], Value]) -> Value:
-    """Return the result of the work.
-
-    Raises `UnreachableError` for an answer of another shape, as from a proxy or another service.
-    """
-    try:
-        return work()
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise UnreachableError(
-            f"{host} answers in a way that is not understood ({type(error).__name__}: {error})"[:300],
-            hint="check that it is the Git host that --forge or the URL names, then run it again",
-        ) from error
-
-
 def honest(found: Proposed, page: str) -> Proposed:
-    """Return the request without an implausible URL or commit. Its URL is then `page`, the repository's."""
+    """Return the request without an implausible URL or commit, which would go into results, logs and pages.
+
+    Its URL is then `page`, the repository's.
+    """
     merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
     return replace(found, url=web_page(found.url) or page, merge_commit=merged)
 
@@ -344,7 +329,7 @@ def ours_to_delete(head: str) -> bool:
 
 
 class NotOursError(Exception):
-    """The comment belongs to somebody else, and only its author may edit it. Never leaves `put`."""
+    """The comment belongs to somebody else, and only its author may edit it. Never leaves `Comments.put`."""
 
 
 @dataclass(frozen=True)
@@ -357,56 +342,86 @@ class Comment:
     version: int = 0  # needed if a change has to name the version that it changes
 
 
-class CommentApi(Protocol):
-    """The comments on pull requests of one repository."""
+class Comments(Connected):
+    """The comments on pull requests of one repository. Ours is found by its mark and edited, so it never repeats."""
 
+    stays = "the plan is made; running it again writes the comment"
+
+    @property
+    def forge(self) -> str:
+        """Its name in `task.forges.places`."""
+        return self._place.forge
+
+    def put(self, request: str, mark: str, body: str) -> str:
+        """Write our comment with that mark, or replace its text if it exists. Return its page."""
+        with self.understood():
+            return web_page(self._put(request, mark, body)) or self._place.web
+
+    def _put(self, request: str, mark: str, body: str) -> str:
+        for found in self.marked(request, mark):
+            if plain(found.body) == plain(body):
+                return found.url
+            with suppress(NotOursError):
+                return self.change(request, found, body)
+        return self.add(request, body)
+
+    @abstractmethod
     def marked(self, request: str, mark: str) -> Iterable[Comment]:
         """Return the comments on that request that have the mark, newest first, and only ours if the forge can tell."""
 
+    @abstractmethod
     def add(self, request: str, body: str) -> str:
         """Add a comment, and return its URL."""
 
+    @abstractmethod
     def change(self, request: str, comment: Comment, body: str) -> str:
         """Change the text of a comment, and return its URL. Raises `NotOursError` if it is somebody else's."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
-def put(api: CommentApi, request: str, mark: str, body: str) -> str:
-    """Write our comment with that mark, or replace its text if it exists. Return its URL."""
-    for found in api.marked(request, mark):
-        if _plain(found.body) == _plain(body):
-            return found.url
-        with suppress(NotOursError):
-            return api.change(request, found, body)
-    return api.add(request, body)
 
 
 def holds(body: str, mark: str) -> bool:
     """Tell whether a line of the text is the mark."""
-    return mark in _plain(body)
+    return mark in plain(body).split("\n")
 
 
-def _plain(body: str) -> list[str]:
-    """Return the lines without trailing white space, because forges change line ends."""
-    return [line.rstrip() for line in body.strip().splitlines()]
+class Deployments(Connected):
+    """The deployments of one repository: which build is in which environment, and how its rollout ended."""
 
+    stays = "what was written to Git stays, and Argo CD deploys it"
 
-class DeploymentApi(Protocol):
-    """The deployments of one repository."""
+    def __init__(self, reach: Reach) -> None:
+        super().__init__(reach)
+        self._begun: dict[str, str] = {}  # numbers, by environment
 
-    def begin(self, deployment: Deployment) -> str:
+    def begin(self, deployment: Deployment) -> None:
+        """Begin a deployment in this state."""
+        with self.understood():
+            self._begun[deployment.environment] = self.create(deployment)
+
+    def end(self, deployment: Deployment, *, begun: bool) -> bool:
+        """Set the state of the deployment that began, or (not `begun`) of an earlier run's.
+
+        Return whether there is one. An earlier run's is the newest one for the same commit and environment.
+        """
+        if begun:
+            number = self._begun[deployment.environment]
+        else:
+            with self.understood():
+                number = self.find(deployment)
+        if number:
+            self.change(number, deployment)
+        return number != ""
+
+    def sum_up(self, status: CommitStatus) -> None:
+        """Set the commit's status for all of them together, if the forge has that besides deployments."""
+
+    @abstractmethod
+    def create(self, deployment: Deployment) -> str:
         """Create a deployment in this state, and return its number."""
 
+    @abstractmethod
     def find(self, deployment: Deployment) -> str:
         """Return the number of our newest deployment for this commit and environment that may still change, or ""."""
 
+    @abstractmethod
     def change(self, number: str, deployment: Deployment) -> None:
         """Set the state of the deployment."""
-
-    def sum_up(self, status: CommitStatus) -> None:
-        """Set the status of the commit. Do nothing if the forge has no such status."""
-
-    def close(self) -> None:
-        """Close the connections."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import TypeVar
 
 from task.errors import ForgeError, Malformed
 from task.forges.client import LIMITS, ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import GitHubCommits
-from task.forges.host import Checked, CommentApi, DeploymentApi, ForgeApi, put, understood
+from task.forges.host import Comments, Connected, Deployments, Host
 from task.forges.places import FORGES, Known, place_of, probe
 from task.forges.tokens import Tokens
 from task.git.hosts import remote_of
 from task.http import Limits
-from task.model import CommitStatus, Deployment
-from task.urls import web_page
+
+Part = TypeVar("Part", bound=Connected)
 
 
 class Forges:
@@ -35,9 +36,9 @@ class Forges:
         self._more_ca, self._log, self._limits, self._warn = more_ca, log, limits, warn
         self._lock = Lock()
         self._probed: dict[str, Known] = {}
-        self._opened: dict[ForgeAddress, ForgeApi] = {}
+        self._hosts: dict[ForgeAddress, Host] = {}
         self._committing: dict[ForgeAddress, GitHubCommits] = {}
-        self._others: list[CommentApi | DeploymentApi] = []
+        self._opened: list[Connected] = []
 
     def place(self, repo: str, reached: str = "", fails: str = "no pull request is possible") -> ForgeAddress:
         """Return where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
@@ -62,35 +63,29 @@ class Forges:
         if not any(map(_on_a_host, filter(None, (reached, repo)))):
             self.place(repo, reached)
 
-    def of(self, repo: str, reached: str = "") -> ForgeApi:
+    def of(self, repo: str, reached: str = "") -> Host:
         """Return the repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
         place = self.place(repo, reached)
         with self._lock:
-            if place not in self._opened:
-                self._opened[place] = Checked(
-                    FORGES[place.forge].client(self._reach(place, self._tokens.of(place))), place
-                )
-            return self._opened[place]
+            if place not in self._hosts:
+                self._hosts[place] = self._open(FORGES[place.forge].client, place, self._tokens.of(place))
+            return self._hosts[place]
 
-    def comments(self, repo: str, reached: str = "") -> RequestComments:
+    def comments(self, repo: str, reached: str = "") -> Comments:
         """Return the comments on pull requests of the job's own repository. Raises as `of`."""
         place = self.place(repo, reached, "no comment can be written")
-        api = FORGES[place.forge].comments(self._reach(place, self._tokens.of_the_job(place, "a comment")))
-        self._others.append(api)
-        return RequestComments(api, place)
+        return self._open(FORGES[place.forge].comments, place, self._tokens.of_the_job(place, "a comment"))
 
-    def deployments(self, repo: str, reached: str = "") -> RepositoryDeployments:
+    def deployments(self, repo: str, reached: str = "") -> Deployments:
         """Return the deployments of the job's own repository. Raises as `of`."""
         place = self.place(repo, reached, "no deployment can be shown")
-        make = FORGES[place.forge].deployments
-        if make is None:
+        kind = FORGES[place.forge].deployments
+        if kind is None:
             names = ", ".join(one.name for one in FORGES.values() if one.deployments)
             raise ForgeError(
                 f"no deployments are shown on {place.host}", hint=f"leave out --deployments; these show them: {names}"
             )
-        api = make(self._reach(place, self._tokens.of_the_job(place, "a deployment")))
-        self._others.append(api)
-        return RepositoryDeployments(api, place)
+        return self._open(kind, place, self._tokens.of_the_job(place, "a deployment"))
 
     def commits(self, repo: str, reached: str = "") -> GitHubCommits:
         """GitHub's API for commits to the repository. Raises as `place_on_github`, and `CredentialsError`."""
@@ -98,7 +93,7 @@ class Forges:
         with self._lock:
             if place not in self._committing:
                 token = self._tokens.of(place, "a commit through its API")
-                self._committing[place] = GitHubCommits(self._reach(place, token))
+                self._committing[place] = self._open(GitHubCommits, place, token)
             return self._committing[place]
 
     def place_on_github(self, repo: str, reached: str = "") -> ForgeAddress:
@@ -113,16 +108,15 @@ class Forges:
     def close(self) -> None:
         """Connections are closed."""
         with self._lock:
-            for forge in (*self._opened.values(), *self._others):
-                forge.close()
-            for api in self._committing.values():
-                api.close()
-            self._opened.clear()
-            self._committing.clear()
-            self._others.clear()
+            for one in self._opened:
+                one.close()
+            for known in (self._opened, self._hosts, self._committing):
+                known.clear()
 
-    def _reach(self, place: ForgeAddress, token: ForgeToken) -> Reach:
-        return Reach(place, token, self._more_ca, self._log, self._limits, self._warn)
+    def _open(self, kind: type[Part], place: ForgeAddress, token: ForgeToken) -> Part:
+        opened = kind(Reach(place, token, self._more_ca, self._log, self._limits, self._warn))
+        self._opened.append(opened)
+        return opened
 
     def _asked(self, repo: str) -> ForgeAddress:
         remote = remote_of(repo)
@@ -134,50 +128,6 @@ class Forges:
         if place is None:
             raise ForgeError(f"this is not a repository of {remote.host}", hint="write https://host/owner/repository")
         return place
-
-
-class RequestComments:
-    """The comments on pull requests of one repository; their URLs are checked."""
-
-    def __init__(self, api: CommentApi, place: ForgeAddress) -> None:
-        self._api, self._place = api, place
-
-    @property
-    def forge(self) -> str:
-        """Its name in `task.forges.places`."""
-        return self._place.forge
-
-    def put(self, request: str, mark: str, body: str) -> str:
-        """Our comment with that mark has this text, whether it was there or not; its page."""
-        url = understood(self._place.host, lambda: put(self._api, request, mark, body))
-        return web_page(url) or self._place.web
-
-
-class RepositoryDeployments:
-    """The deployments of one repository, and the numbers of those that began."""
-
-    def __init__(self, api: DeploymentApi, place: ForgeAddress) -> None:
-        self._api, self._host = api, place.host
-        self._numbers: dict[str, str] = {}  # by environment
-
-    def begin(self, deployment: Deployment) -> None:
-        """Begin a deployment in this state."""
-        self._numbers[deployment.environment] = understood(self._host, lambda: self._api.begin(deployment))
-
-    def end(self, deployment: Deployment, *, begun: bool) -> bool:
-        """Set the state of the deployment that began, or (not `begun`) of an earlier run's.
-
-        Return whether there is one. An earlier run's is the newest one for the same commit and environment.
-        """
-        name = deployment.environment
-        number = self._numbers[name] if begun else understood(self._host, lambda: self._api.find(deployment))
-        if number:
-            self._api.change(number, deployment)
-        return number != ""
-
-    def sum_up(self, status: CommitStatus) -> None:
-        """Set the commit's status for all of them together, if the forge has that besides deployments."""
-        self._api.sum_up(status)
 
 
 def _on_a_host(url: str) -> bool:

@@ -294,7 +294,7 @@ def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Pro
 
 def same(found: Proposed, proposal: Proposal) -> bool:
     """Tell whether the request already has this text. Forges change line ends and drop trailing white space."""
-    return _plain(found.title) == _plain(proposal.title) and _plain(found.body) == _plain(proposal.body)
+    return plain(found.title) == plain(proposal.title) and plain(found.body) == plain(proposal.body)
 
 
 def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
@@ -302,5 +302,6 @@ def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
     return described(now.body) not in (described(found.body), described(proposal.body))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return the text without trailing white space, because forges change line ends and drop it."""
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()

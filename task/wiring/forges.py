@@ -7,7 +7,8 @@ from contextlib import ExitStack, suppress
 
 from task.errors import Malformed, TaskError, UsageError
 from task.forges.github_commits import GitHubCommits
-from task.forges.opened import Forges, RepositoryDeployments, RequestComments
+from task.forges.host import Comments, Deployments
+from task.forges.opened import Forges
 from task.forges.places import FORGES, Known, compare_url, forge_option, known_to, place_of
 from task.forges.tokens import ForgeTokenOptions, Tokens, check_token_file
 from task.git.credentials import certificates
@@ -42,7 +43,7 @@ class ForgeClients:
         """Raise what `of` would raise for a repository on no host. Nothing is contacted."""
         self._forges().check_host(repo, self._reached(repo))
 
-    def comments(self, repo: str) -> RequestComments:
+    def comments(self, repo: str) -> Comments:
         """Return the comments on the repository's pull requests."""
         return self._forges().comments(repo, self._reached(repo))
 
@@ -54,7 +55,7 @@ class ForgeClients:
         """Raise what `commits` would raise for where the repository is. This needs no token."""
         self._forges().place_on_github(repo, self._reached(repo))
 
-    def deployments(self, repo: str) -> RepositoryDeployments:
+    def deployments(self, repo: str) -> Deployments:
         """Return the deployments of the repository."""
         return self._forges().deployments(repo, self._reached(repo))
 

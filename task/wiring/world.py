@@ -19,7 +19,7 @@ from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
 from task.deciding.job import Followed, Landed
 from task.errors import TaskError, UsageError
-from task.forges.opened import RepositoryDeployments, RequestComments
+from task.forges.host import Comments, Deployments
 from task.git.ancestry import Lineage
 from task.landing.ports import Forge, LiveApplications, Repository, World
 from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
@@ -187,11 +187,11 @@ class RealWorld(World):
         """Return the URL of a commit's page, or "" if the Git host is unknown."""
         return self._forges().commit_page(repo, commit)
 
-    def comments(self, repo: str) -> RequestComments:
+    def comments(self, repo: str) -> Comments:
         """Return the comments on the pull requests of a repository."""
         return self._forges().comments(repo)
 
-    def deployments(self, repo: str) -> RepositoryDeployments:
+    def deployments(self, repo: str) -> Deployments:
         """Return the deployments that a repository shows."""
         return self._forges().deployments(repo)
 

@@ -8,20 +8,15 @@ from fakes.github_commits_api import invalid
 from forge_kinds import KINDS, place_on
 
 from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
-from task.forges import bitbucket_comments, gitea_comments, github_comments, gitlab_comments
+from task.forges import github
 from task.forges.client import ForgeToken, Reach
-from task.forges.host import PAGES, put
+from task.forges.host import PAGES
 from task.forges.places import FORGES
 from task.http import Limits
 from task.secret import Secret
 
 MARK = f"<!-- image-update-plan: {'ab' * 32} -->"
 OTHER = f"<!-- image-update-plan: {'cd' * 32} -->"
-NEEDS = {
-    "github": github_comments.NEEDS, "gitlab": gitlab_comments.NEEDS, "gitea": gitea_comments.NEEDS,
-    "bitbucket": bitbucket_comments.NEEDS, "bitbucket-server": bitbucket_comments.NEEDS,
-    "azure": "Code (read & write)",
-}  # fmt: skip
 
 
 def text(build: str, mark: str = MARK) -> str:
@@ -40,7 +35,7 @@ class Said:
         reach = Reach(self.place, ForgeToken(Secret("good-token")), limits=Limits(tries=1, silence=5, total=10))
         api = FORGES[self.name].comments(reach)
         try:
-            return put(api, request or str(self.request), mark, body)
+            return api.put(request or str(self.request), mark, body)
         finally:
             api.close()
 
@@ -85,9 +80,9 @@ def test_of_two_of_ours_the_newest_is_edited(said: Said) -> None:
 
 def test_githubs_query_is_as_its_schema_has_it() -> None:
     variables = {"owner": "acme", "name": "web", "number": 7, "before": None}
-    assert invalid(github_comments.QUERY, variables) == ""
-    assert "String cannot represent" in invalid(github_comments.QUERY, {**variables, "name": 7})
-    assert "Cannot query field" in invalid(github_comments.QUERY.replace("viewerDidAuthor", "isMine"), variables)
+    assert invalid(github.COMMENTS, variables) == ""
+    assert "String cannot represent" in invalid(github.COMMENTS, {**variables, "name": 7})
+    assert "Cannot query field" in invalid(github.COMMENTS.replace("viewerDidAuthor", "isMine"), variables)
 
 
 def test_other_marks_and_quoted_ones_are_other_comments(said: Said) -> None:
@@ -124,7 +119,7 @@ def test_a_refusal_names_the_permission(said: Said) -> None:
     )
     with pytest.raises(RepositoryError) as caught:
         said.put(text("1.0"))
-    assert NEEDS[said.name] in caught.value.hint
+    assert FORGES[said.name].comments.needs in caught.value.hint
     assert "pushed branch" not in caught.value.hint
     assert said.bodies == []
 
@@ -132,7 +127,7 @@ def test_a_refusal_names_the_permission(said: Said) -> None:
 def test_a_request_that_is_not_there(said: Said) -> None:
     with pytest.raises(RepositoryError) as caught:
         said.put(text("1.0"), request="4711")
-    assert NEEDS[said.name] in caught.value.hint
+    assert FORGES[said.name].comments.needs in caught.value.hint
 
 
 @pytest.mark.parametrize(("kind", "error"), [("unauthorized", CredentialsError), ("down", UnreachableError)])

@@ -8,9 +8,9 @@ from fakes.forge_server import ForgeServer, Reply, serving
 from forge_kinds import KINDS, place_on
 
 from task.errors import ForgeError, RepositoryError, UnreachableError
-from task.forges import github_deployments, gitlab_deployments
+from task.forges import gitlab
 from task.forges.client import ForgeToken, Reach
-from task.forges.opened import RepositoryDeployments
+from task.forges.host import Deployments
 from task.forges.places import FORGES
 from task.http import Limits
 from task.model import CommitStatus, Deployment
@@ -21,10 +21,9 @@ WEB = Deployment(
     "argocd/web", COMMIT, "in_progress", "x" * 500, "main",
     page="https://argocd.example.com/applications/argocd/web", run="https://ci.example.com/runs/7",
 )  # fmt: skip
-NEEDS = {"github": github_deployments.NEEDS, "gitlab": gitlab_deployments.NEEDS}
 STATES = {
     "github": {"queued": "queued", "in_progress": "in_progress", "success": "success", "failure": "failure"},
-    "gitlab": gitlab_deployments.STATES,
+    "gitlab": gitlab.STATES,
 }
 
 
@@ -36,12 +35,11 @@ class Deployed:
         self.words, self.warned = STATES[name], list[str]()
         server.commits.add(COMMIT)
 
-    def forge(self) -> RepositoryDeployments:
+    def forge(self) -> Deployments:
         token, limits = ForgeToken(Secret("good-token")), Limits(tries=1, silence=5, total=10)
-        make = FORGES[self.name].deployments
-        assert make is not None
-        api = make(Reach(self.place, token, limits=limits, warn=self.warned.append))
-        return RepositoryDeployments(api, self.place)
+        kind = FORGES[self.name].deployments
+        assert kind is not None
+        return kind(Reach(self.place, token, limits=limits, warn=self.warned.append))
 
 
 @pytest.fixture(params=[name for name, kind in FORGES.items() if kind.deployments])
@@ -86,7 +84,7 @@ def test_a_refusal_names_the_permission(deployed: Deployed) -> None:
     deployed.server.fail(deployed.server.refusal("forbidden"), "POST", "/deployments")
     with pytest.raises(RepositoryError) as caught:
         deployed.forge().begin(WEB)
-    assert NEEDS[deployed.name] in caught.value.hint
+    assert deployed.forge().needs in caught.value.hint
     assert "what was written to Git stays" in caught.value.hint
 
 

@@ -11,8 +11,8 @@ from fakes.forge_server import Reply, serving
 from forge_plays import HEAD, PLAYS, World, completes, fails, plain, text, the_only
 
 from task.errors import CredentialsError, UnreachableError
-from task.forges.azure import Azure, identities_api, login
-from task.forges.client import ForgeAddress, ForgeToken
+from task.forges.azure import Azure, AzureClient, identities_api
+from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.secret import Secret
 
 
@@ -44,12 +44,8 @@ def test_play(play: Callable[[World], None], world: World) -> None:
         ("me", "eyJ0eXAi.eyJuYW1l.c2ln", "Bearer eyJ0eXAi.eyJuYW1l.c2ln"),
     ],
 )
-def test_login(user: str, secret: str, header: str) -> None:
-    assert login(ForgeToken(Secret(secret), user)) == {"Authorization": header}
-
-
-def test_nobody_logs_in_without_a_token() -> None:
-    assert login(ForgeToken()) == {}
+def test_login(user: str, secret: str, header: str, world: World) -> None:
+    assert AzureClient(Reach(world.place, ForgeToken(Secret(secret), user)), "").login() == {"Authorization": header}
 
 
 @pytest.mark.parametrize(

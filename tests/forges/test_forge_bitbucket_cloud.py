@@ -11,9 +11,8 @@ from forge_plays import HEAD, PLAYS, World
 
 from task.errors import CredentialsError
 from task.forges import bitbucket_cloud
-from task.forges.bitbucket import login
-from task.forges.bitbucket_cloud import BitbucketCloud
-from task.forges.client import ForgeAddress, ForgeToken
+from task.forges.bitbucket_cloud import BitbucketCloud, CloudClient
+from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.secret import Secret
 
 
@@ -43,12 +42,9 @@ def test_play(play: Callable[[World], None], world: World) -> None:
         ("me@example.com", "Basic bWVAZXhhbXBsZS5jb206czNjcmV0"),
     ],
 )
-def test_login(user: str, header: str) -> None:
-    assert login(ForgeToken(Secret("s3cret"), user)) == {"Authorization": header}
-
-
-def test_nobody_logs_in_without_a_token() -> None:
-    assert login(ForgeToken()) == {}
+def test_login(user: str, header: str, world: World) -> None:
+    reach = Reach(world.place, ForgeToken(Secret("s3cret"), user))
+    assert CloudClient(reach, "").login() == {"Authorization": header}
 
 
 def test_a_refused_token_is_told_which_kind_needs_a_name(world: World) -> None:

@@ -10,9 +10,8 @@ from fakes.forge_server import Request, serving
 from forge_plays import HEAD, PLAYS, World, text, the_only
 
 from task.errors import Outpaced, UnreachableError
-from task.forges.bitbucket import login
-from task.forges.bitbucket_data_center import BitbucketDataCenter
-from task.forges.client import ForgeAddress, ForgeToken
+from task.forges.bitbucket_data_center import BitbucketDataCenter, DataCenterClient
+from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.secret import Secret
 
 
@@ -38,12 +37,9 @@ def test_play(play: Callable[[World], None], world: World) -> None:
     ("user", "header"),
     [("", "Bearer s3cret"), ("x-token-auth", "Bearer s3cret"), ("deployer", "Basic ZGVwbG95ZXI6czNjcmV0")],
 )
-def test_login(user: str, header: str) -> None:
-    assert login(ForgeToken(Secret("s3cret"), user)) == {"Authorization": header}
-
-
-def test_nobody_logs_in_without_a_token() -> None:
-    assert login(ForgeToken()) == {}
+def test_login(user: str, header: str, world: World) -> None:
+    reach = Reach(world.place, ForgeToken(Secret("s3cret"), user))
+    assert DataCenterClient(reach, "").login() == {"Authorization": header}
 
 
 def test_project_and_repository_in_other_letters(world: World, server: Server) -> None:

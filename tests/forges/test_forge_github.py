@@ -11,8 +11,7 @@ from forge_plays import HEAD, PLAYS, World
 
 from task.errors import RepositoryError, UnreachableError
 from task.forges.client import ForgeAddress
-from task.forges.github import GitHub
-from task.forges.github_merge import graphql
+from task.forges.github import GitHub, graphql
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from task.errors import ForgeError, UnreachableError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
-from task.forges.host import Checked, ForgeApi
+from task.forges.github import GitHub
 from task.forges.places import FORGES, LIMITS, Known, probe
 from task.git.hosts import RemoteUrl
 from task.model import Proposal, Proposed
@@ -114,35 +114,25 @@ def test_the_table_knows_every_forge() -> None:
         FORGES[name].client(Reach(place, ForgeToken(Secret("x")))).close()
 
 
-class Odd:
-    """A forge that meets what it does not expect."""
+def odd(error: Exception, monkeypatch: pytest.MonkeyPatch) -> GitHub:
+    """Return a forge that meets what it does not expect."""
 
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+    def ask(*_what: object, **_more: object) -> None:
+        raise error
 
-    def find(self, _base: str, _head: str) -> Proposed | None:
-        raise self.error
-
-    def propose(self, _proposal: Proposal, _found: Proposed | None) -> Proposed:
-        raise self.error
-
-    def state(self, _number: str) -> Proposed:
-        raise self.error
-
-    def withdraw(self, _found: Proposed, _body: str) -> None:
-        raise self.error
-
-    def close(self) -> None:
-        """Nothing is open."""
+    monkeypatch.setattr("task.forges.client.Client.ask", ask)
+    place = ForgeAddress("github", "git.example.com", "https://git.example.com", ("a", "b"), "")
+    return GitHub(Reach(place, ForgeToken(Secret("x"))))
 
 
 @pytest.mark.parametrize("error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()])
-def test_answers_of_another_shape_stop_no_other_work(error: Exception) -> None:
-    forge: ForgeApi = Checked(Odd(error), ForgeAddress("github", "git.example.com", "", ("a", "b"), ""))
+def test_answers_of_another_shape_stop_no_other_work(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    forge = odd(error, monkeypatch)
     calls: list[Any] = [
         lambda: forge.find("a", "b"),
         lambda: forge.state("1"),
         lambda: forge.propose(Proposal("r", "b", "h", "t", "b"), None),
+        lambda: forge.withdraw(Proposed("", "1", "open"), "because"),
     ]
     for call in calls:
         with pytest.raises(UnreachableError, match="not understood"):

@@ -13,7 +13,7 @@ from fakes.github_commits_api import NODE, CommittingGitHub, invalid
 from support import bare_repo, commit, git, show
 
 from task.errors import CredentialsError, Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
-from task.forges import github_merge
+from task.forges import github
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, GitHubCommits
 from task.git.command import Git
@@ -305,9 +305,9 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
     (COMMIT.replace("oid", "sha"), GIVEN, "Cannot query field 'sha'"),
     (MOVE, {"repositoryId": NODE, "refUpdates": [{"name": "refs/heads/a", "afterOid": OID, "force": True}]}, ""),
     (MOVE, {"repositoryId": NODE, "refUpdates": [{"name": "refs/heads/a", "after": OID, "afterOid": OID}]}, "after"),
-    (github_merge.ENABLE, PULL, ""),
-    (github_merge.ENQUEUE, {"pullRequestId": "P", "expectedHeadOid": OID}, ""),
-    (github_merge.ENABLE, PULL | {"mergeMethod": "FAST"}, "FAST"),
+    (github.ENABLE, PULL, ""),
+    (github.ENQUEUE, {"pullRequestId": "P", "expectedHeadOid": OID}, ""),
+    (github.ENABLE, PULL | {"mergeMethod": "FAST"}, "FAST"),
 ]
 
 
