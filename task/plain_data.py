@@ -35,5 +35,19 @@ def elements(value: object, *keys: str) -> list[Any]:
 
 def text(value: object, *keys: str) -> str:
     """Return a text, or "" for anything else."""
-    found = value_at(value, *keys)
-    return found if isinstance(found, str) else ""
+    return value if isinstance(value, str) else ""
+
+
+def dig(value: Any, *names: str | int) -> str:
+    """Return the text or number under these names and positions, or "" if it is missing or of another type."""
+    for name in names:
+        try:
+            value = value[name]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    return str(value) if isinstance(value, str | int) else ""
+
+
+def listed(value: Any, name: str) -> list[Any]:
+    """Return the list under that name, or an empty one."""
+    return elements(mapping(value).get(name))

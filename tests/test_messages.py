@@ -10,7 +10,7 @@ from task.editors.yaml.path import locate, parse_path
 from task.editors.yaml.tree import parse
 from task.errors import TaskError
 from task.forges.places import Known, place_of
-from task.forges.tokens import ForgeTokenOptions, Tokens
+from task.forges.tokens import Tokens
 from task.git.errors import PAGE, failure
 from task.git.names import base_branch_name
 from task.http import Response
@@ -140,8 +140,8 @@ def unsent() -> None:
 def api_token(*, root: str = "") -> None:
     place = place_of(f"{REPO}.git", [Known("gitlab", "https://git.example")])
     assert place is not None
-    given = ForgeTokenOptions(forge=Known("github", root)) if root else ForgeTokenOptions(scope=("https://github.com",))
-    Tokens(given, {"IMAGE_UPDATE_FORGE_TOKEN": "s3cret"}).of(place)
+    given = {"forge": Known("github", root)} if root else {"scope": ("https://github.com",)}
+    Tokens({"IMAGE_UPDATE_FORGE_TOKEN": "s3cret"}, **given).of(place)
 
 
 def login_page() -> None:

@@ -13,7 +13,7 @@ from task.after.deployments import ShownDeployments
 from task.deciding.job import Ask, Failure, Intent, Job, Outcome, Recovery
 from task.errors import Exit, TaskError
 from task.forges.marks import HIDDEN, HIDDEN_WITHOUT_HTML, WITHOUT_HTML
-from task.forges.proposal import LONGEST, LONGEST_BODY
+from task.forges.proposal import longest_body
 from task.image import live_image
 from task.landing.ports import World
 from task.model import Decision, Hold, Problem, Report
@@ -179,7 +179,7 @@ def commented(report: Report, job: Job, world: World) -> Report:
         comments = world.comments(job.comment.repository)
         html = comments.forge not in WITHOUT_HTML
         mark = (HIDDEN if html else HIDDEN_WITHOUT_HTML).format(MARK, job.comment.key)
-        room = LONGEST_BODY.get(comments.forge, LONGEST) - len(mark) - 2
+        room = longest_body(comments.forge) - len(mark) - 2
         page = comments.put(job.comment.number, mark, f"{summary(as_json(report), room, html=html)}\n{mark}\n")
     except TaskError as error:
         problem = Problem(

@@ -12,18 +12,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.forges.client import (
-    PAIR,
-    Client,
-    ForgeAddress,
-    Reach,
-    dig,
-    listed,
-    names_none,
-    numbered,
-    valid_token,
-    web_below,
-)
+from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
 from task.forges.host import (
     AlreadyThere,
     Comment,
@@ -36,11 +25,10 @@ from task.forges.host import (
     missing,
     ours_to_delete,
 )
-from task.forges.proposal import LONGEST_BODY
 from task.git.remote_url import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
-from task.plain_data import mappings
+from task.plain_data import dig, listed, mappings
 from task.urls import origin, path_part
 
 NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
@@ -82,7 +70,7 @@ class AzureClient(Client):
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
         """As `Client.ask`. If a Server is older than the wanted version of the API, ask again with its own version."""
         answer = self._versioned(method, path, what, more)
-        if _key(answer) == "VssVersionOutOfRangeException":
+        if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
             self.version = next(iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)), b"6.0").decode()
             answer = self._versioned(method, path, what, more)
         if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
@@ -107,7 +95,7 @@ class AzureClient(Client):
         place = self.reach.place
         return CredentialsError(
             f"{place.host} answers with its page to sign in: could not {what}",
-            hint=f"{valid_token(self.reach.token.secret, place.host, place.forge)}: a personal access token of this "
+            hint=f"{self.valid_token()}: a personal access token of this "
             f"organization, or System.AccessToken; {self._needs}",
         )
 
@@ -116,7 +104,6 @@ class Azure(Host):
     """One repository on Azure DevOps."""
 
     connect, needs = AzureClient, NEEDS
-    longest = LONGEST_BODY["azure"]
     without: ClassVar[Mapping[str, str]] = {
         "assignees": "Azure DevOps has no assignees on pull requests: name them as reviewers"
     }
@@ -180,7 +167,7 @@ class Azure(Host):
         what = f"open a pull request from {proposal.head} into {proposal.base}"
         answer = self._client.ask("POST", f"{self._path}/pullrequests", what, json=body, fine=(_REFUSED, _CONFLICT))
         if answer.status in (_REFUSED, _CONFLICT):
-            if _key(answer) == "GitPullRequestExistsException" or b"TF401179" in answer.body:
+            if answer.mapping().get("typeKey") == "GitPullRequestExistsException" or b"TF401179" in answer.body:
                 raise AlreadyThere
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
@@ -312,21 +299,13 @@ def identities_api(api: str) -> str:
     return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api
 
 
-def _key(answer: Response) -> str:
-    """Return the class of an error."""
-    try:
-        return dig(answer.json(), "typeKey")
-    except (ValueError, RecursionError):
-        return ""
-
-
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Services: ORGANIZATION/PROJECT/_git/REPOSITORY. Server: the collection's path comes before the project."""
     parts = remote.parts
     if remote.ssh and parts[:1] in {("v3",), ("V3",)} and len(parts) == 4:
         return _address(root, parts[1], parts[2], parts[3])
     at = parts.index("_git") if "_git" in parts else -1
-    if at < 0 or at + PAIR != len(parts):
+    if at < 0 or at + 2 != len(parts):
         raise names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
     repository, before = parts[-1], parts[:at]
     host = remote.host
@@ -337,7 +316,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         raise names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
     if len(before) == 1:  # the project is left out because it has the repository's name
         before = (*before, repository)
-    return _address(web_below(root, before[:-PAIR]), before[-PAIR], before[-1], repository)
+    return _address(web_below(root, before[:-2]), before[-2], before[-1], repository)
 
 
 def _address(root: str, organization: str, project: str, repository: str) -> ForgeAddress:

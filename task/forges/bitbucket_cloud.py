@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges.client import PAIR, Client, ForgeAddress, Reach, dig, listed, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
 from task.forges.host import (
     MOVED,
     AlreadyThere,
@@ -28,11 +28,11 @@ from task.forges.host import (
     ours_to_delete,
 )
 from task.forges.marks import described
-from task.forges.proposal import LONGEST_BODY, same
+from task.forges.proposal import same
 from task.git.remote_url import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
-from task.plain_data import mappings
+from task.plain_data import dig, listed, mappings
 from task.retry import until
 from task.urls import origin, path_part
 
@@ -47,7 +47,7 @@ COMMENT_PAGES, COMMENT_PAGE = 10, 50
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
 _PAGE, _PAGES = 20, 20
 _PAUSES = (0.3, 0.7, 1.0)
-_REFUSED, _GONE = 400, 404
+_REFUSED = 400
 
 
 class BitbucketClient(Client):
@@ -84,7 +84,6 @@ class BitbucketCloud(Host):
 
     connect = CloudClient
     needs = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
-    longest = LONGEST_BODY["bitbucket"]
     without: ClassVar[Mapping[str, str]] = WITHOUT | {
         "auto_merge": "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that"
     }
@@ -180,9 +179,7 @@ class BitbucketCloud(Host):
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/refs/branches/{quote(head)}"
-        what = f"read the branch {head}"
-        answer = self._client.ask("GET", path, what, fine=(404,))
-        return dig(self._client.parsed(answer, what), "target", "hash") if answer.status != _GONE else ""
+        return dig(self._client.json("GET", path, f"read the branch {head}", fine=(404,)), "target", "hash")
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
         """Return the newer build's request if the branch has moved on. Ours would overwrite its text unnoticed."""
@@ -285,7 +282,7 @@ def _literal(text: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    if len(remote.parts) != PAIR:
+    if len(remote.parts) != 2:
         raise names_none("Bitbucket", "https://bitbucket.org/workspace/repository")
     return ForgeAddress("bitbucket", "", "https://api.bitbucket.org/2.0", remote.parts, web_below(root, remote.parts))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError
 from task.forges.bitbucket_cloud import COMMENT_PAGE, COMMENT_PAGES, COMMENTS_NEED, WITHOUT, BitbucketClient
-from task.forges.client import PAIR, ForgeAddress, dig, listed, names_none, numbered, web_below
+from task.forges.client import ForgeAddress, names_none, numbered, web_below
 from task.forges.host import (
     AlreadyThere,
     Comment,
@@ -24,17 +24,16 @@ from task.forges.host import (
     holds,
     missing,
 )
-from task.forges.proposal import LONGEST_BODY
-from task.git.hosts import RemoteUrl
+from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
-from task.plain_data import mapping, mappings
+from task.plain_data import dig, listed, mapping, mappings
 from task.urls import path_part
 
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE, _PAGES = 50, 5  # of the requests of one head branch
-_CONFLICT, _GONE, _UNAUTHORIZED = 409, 404, 401
+_CONFLICT, _UNAUTHORIZED = 409, 401
 
 
 class DataCenterClient(BitbucketClient):
@@ -63,7 +62,6 @@ class BitbucketDataCenter(Host):
 
     connect = DataCenterClient
     needs = "give the token the permission to write to the repository"
-    longest = LONGEST_BODY["bitbucket-server"]
     without = WITHOUT
     without_drafts = "this Bitbucket knows no drafts: they came with 8.18"
     auto_merge_after_push = "ends"
@@ -148,9 +146,9 @@ class BitbucketDataCenter(Host):
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
-        what, query = f"read the branch {head}", {"until": f"refs/heads/{head}", "limit": 1}
-        answer = self._client.ask("GET", f"{self._path}/commits", what, params=query, fine=(_GONE,))
-        return dig(self._client.parsed(answer, what), "values", 0, "id") if answer.status != _GONE else ""
+        path, query = f"{self._path}/commits", {"until": f"refs/heads/{head}", "limit": 1}
+        found = self._client.json("GET", path, f"read the branch {head}", params=query, fine=(404,))
+        return dig(found, "values", 0, "id")
 
     def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> Any:
         """Change a request. If Bitbucket refuses some reviewers, try again without them."""
@@ -246,10 +244,7 @@ class DataCenterComments(Comments):
 
 
 def _errors(answer: Response) -> list[Any]:
-    try:
-        return listed(answer.json(), "errors") if answer.status >= 400 else []
-    except (ValueError, RecursionError):
-        return []
+    return listed(answer.mapping(), "errors") if answer.status >= 400 else []
 
 
 def _says(answer: Response, *names: str) -> bool:
@@ -263,11 +258,11 @@ def _repository(ref: Any) -> tuple[str, str]:
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, ssh only the two names."""
-    parts, folders = remote.parts, remote.parts[:-PAIR]
+    parts, folders = remote.parts, remote.parts[:-2]
     if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":
         folders, owner = parts[:-4], parts[-3] if parts[-4] == "projects" else f"~{parts[-3]}"
-    elif len(parts) >= PAIR and (remote.ssh or not folders or folders[-1] == "scm"):
-        folders, owner = () if remote.ssh else folders[:-1], parts[-PAIR]
+    elif len(parts) >= 2 and (remote.ssh or not folders or folders[-1] == "scm"):
+        folders, owner = () if remote.ssh else folders[:-1], parts[-2]
     else:
         raise names_none("Bitbucket Data Center", "https://bitbucket.example.com/scm/PROJECT/repository.git")
     root = web_below(root, folders)

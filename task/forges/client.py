@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import urljoin
 
@@ -16,11 +17,11 @@ from task import shutdown
 from task.errors import CredentialsError, ForgeError, Malformed, RepositoryError, TaskError, UnreachableError
 from task.git.token_prefixes import wrong_issuer
 from task.http import Http, Limits, NoAnswerError, Response, bearer, retry_after
+from task.plain_data import dig
 from task.secret import Secret
 from task.text import one_line, shortened
 from task.urls import origin, path_part
 
-PAIR = 2  # most projects have two parts: owner and repository
 STAYS = "the pushed branch stays, and running again completes the request"
 SOFTWARE = {
     "azure": "Azure DevOps",
@@ -66,11 +67,10 @@ def names_none(forge: str, shape: str) -> Malformed:
 
 @dataclass(frozen=True)
 class ForgeToken:
-    """A token for the API. `source` names its origin in messages."""
+    """A token for the API."""
 
     secret: Secret = Secret("")
     user: str = ""  # for a login that is a pair (Bitbucket, Azure); "" means a bare token
-    source: str = ""  # "IMAGE_UPDATE_FORGE_TOKEN", "--forge-token-file", …
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,12 @@ class Client(ABC):
         raise self.refused(answer, what) from (None if limited(answer) is None else Limited())
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
-        """As `ask`, but return the JSON. Raises `UnreachableError` if the answer is not JSON."""
-        return self.parsed(self.ask(method, path, what, **more), what)
+        """As `ask`, but return the JSON, or None for a status in `fine`.
+
+        Raises `UnreachableError` if the answer is not JSON.
+        """
+        answer = self.ask(method, path, what, **more)
+        return self.parsed(answer, what) if answer.status < 300 else None
 
     def parsed(self, answer: Response, what: str) -> Any:
         """Return the answer's JSON. Raises `UnreachableError` if it has none."""
@@ -158,15 +162,54 @@ class Client(ABC):
             ) from None
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """Return the error for an answer."""
-        place, token = self.reach.place, self.reach.token.secret
-        return refused(
-            answer, what, host=place.host, needs=self._needs, token=token, stays=self._stays, forge=place.forge
-        )
+        """Return the error for an answer of 300 and above; `what` ends the sentence "could not …".
+
+        401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission that is needed; limits and 5xx:
+        `UnreachableError`; a redirect and everything else: `ForgeError`.
+        """
+        host, needs, stays = self.reach.place.host, self._needs, self._stays
+        said = self.words(answer)
+        because = f"{answer.status}{f' ({said})' if said else ''}"
+        if (wait := limited(answer)) is not None:
+            return UnreachableError(
+                f"{host} limits the rate of requests: could not {what}: {because}",
+                hint=f"run it again in {wait:.0f} seconds; {stays}",
+            )
+        if answer.status == 401:
+            return CredentialsError(
+                f"{host} does not accept the API token: could not {what}: {because}",
+                hint=f"{self.valid_token()}: {needs}; {stays}",
+            )
+        if answer.status == 403:
+            return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {stays}")
+        if answer.status == 404:
+            return RepositoryError(
+                f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
+                hint=f"check the repository's URL and the token: {needs}",
+            )
+        if answer.status >= 500 or answer.status == 408:
+            return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {stays}")
+        if answer.status < 400:
+            return ForgeError(
+                f"{host} redirects the request elsewhere: could not {what}: {because}",
+                hint="the repository may have moved: write its present URL",
+            )
+        return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {stays}")
+
+    def valid_token(self) -> str:
+        """Return what to give instead of a refused token. If its prefix is another forge's, the sentence says so."""
+        place = self.reach.place
+        wrong = wrong_issuer(self.reach.token.secret, place.host, SOFTWARE[place.forge])
+        return f"{wrong or 'give a valid one'} as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file"
 
     def words(self, answer: Response) -> str:
-        """Return the forge's message in a form that we may show."""
+        """Return the forge's message in a form that we may show. A token in it is blanked."""
         return words(answer, self.reach.token.secret)
+
+    @cached_property
+    def me(self) -> str:
+        """Whose the token is, on Gitea and GitLab."""
+        return dig(self.json("GET", "/user", "see whose the API token is"), "id")
 
     def close(self) -> None:
         """Close the connections."""
@@ -225,57 +268,6 @@ class Client(ABC):
             self.moved_to = ""
         where = self.moved_to or "another address"
         self.reach.warn(f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)")
-
-
-def refused(
-    answer: Response,
-    what: str,
-    *,
-    host: str,
-    needs: str = "",
-    token: Secret = Secret(""),
-    stays: str = STAYS,
-    forge: str = "",
-) -> TaskError:
-    """Return the error for an answer of 300 and above; `what` ends the sentence "could not …", `stays` a hint.
-
-    401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission `needs`; limits and 5xx:
-    `UnreachableError`; a redirect and everything else: `ForgeError`.
-    """
-    said = words(answer, token)
-    because = f"{answer.status}{f' ({said})' if said else ''}"
-    if (wait := limited(answer)) is not None:
-        return UnreachableError(
-            f"{host} limits the rate of requests: could not {what}: {because}",
-            hint=f"run it again in {wait:.0f} seconds; {stays}",
-        )
-    needs = needs or "give the token the permission to write pull requests"
-    if answer.status == 401:
-        return CredentialsError(
-            f"{host} does not accept the API token: could not {what}: {because}",
-            hint=f"{valid_token(token, host, forge)}: {needs}; {stays}",
-        )
-    if answer.status == 403:
-        return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {stays}")
-    if answer.status == 404:
-        return RepositoryError(
-            f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
-            hint=f"check the repository's URL and the token: {needs}",
-        )
-    if answer.status >= 500 or answer.status == 408:
-        return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {stays}")
-    if answer.status < 400:
-        return ForgeError(
-            f"{host} redirects the request elsewhere: could not {what}: {because}",
-            hint="the repository may have moved: write its present URL",
-        )
-    return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {stays}")
-
-
-def valid_token(token: Secret, host: str, forge: str) -> str:
-    """Return what to give instead of a refused token. If its prefix is another forge's, the sentence says so."""
-    wrong = wrong_issuer(token, host, SOFTWARE.get(forge, ""))
-    return f"{wrong or 'give a valid one'} as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file"
 
 
 def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
@@ -350,22 +342,6 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
                 yield from (f"{name}: {text}" for text in _texts(value, depth + 1))
         for name in known:
             yield from _texts(said[name], depth + 1)
-
-
-def dig(value: Any, *names: str | int) -> str:
-    """Return the text or number under these names and positions, or "" if it is missing or of another type."""
-    for name in names:
-        try:
-            value = value[name]
-        except (KeyError, IndexError, TypeError):
-            return ""
-    return str(value) if isinstance(value, str | int) else ""
-
-
-def listed(value: Any, name: str) -> list[Any]:
-    """Return the list under that name, or an empty one."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
 
 
 def numbered(number: str, host: str, what: str = "a pull request") -> str:

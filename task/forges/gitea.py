@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from task.errors import RepositoryError
-from task.forges.client import PAIR, Client, ForgeAddress, dig, names_none, web_below
+from task.forges.client import Client, ForgeAddress, names_none, web_below
 from task.forges.host import (
     AlreadyThere,
     Comment,
@@ -27,7 +27,7 @@ from task.forges.marks import described, settled, wish
 from task.git.remote_url import RemoteUrl
 from task.http import Response, basic
 from task.model import Proposal, Proposed
-from task.plain_data import mappings
+from task.plain_data import dig, mappings
 from task.retry import until
 from task.urls import path_part
 
@@ -79,8 +79,7 @@ class Gitea(Host):
         """
         what = f"look for the pull request of {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
-        answer = self._client.ask("GET", path, what, fine=(404,))
-        one: Any = self._client.parsed(answer, what) if answer.status < 300 else None
+        one = self._client.json("GET", path, what, fine=(404,))
         known = one if _is_ours(one, base, head) else None
         if known is None and "/" not in base:
             return None
@@ -161,9 +160,8 @@ class Gitea(Host):
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
-        what = "look at the branch"
-        answer = self._client.ask("GET", f"{self._path}/branches/{quote(head)}", what, fine=(403, 404))
-        return dig(self._client.parsed(answer, what), "commit", "id") if answer.status < 300 else ""
+        path = f"{self._path}/branches/{quote(head)}"
+        return dig(self._client.json("GET", path, "look at the branch", fine=(403, 404)), "commit", "id")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
         return self._client.json("PATCH", f"{self._path}/pulls/{number}", what, json=fields, again=True)
@@ -188,9 +186,8 @@ class Gitea(Host):
         request looks like one that a person closed, and the push that deletes a branch later leaves no event.
         """
         path, params = f"{self._path}/issues/{pull['number']}/timeline", {"since": pull["closed_at"]}
-        answer = self._client.ask("GET", path, "read what happened to the request", params=params, fine=(403, 404))
-        events = mappings(self._client.parsed(answer, "read its timeline")) if answer.status < 300 else []
-        ends = [one for one in events if dig(one, "type") in ("close", "reopen", "delete_branch")][-2:]
+        events = self._client.json("GET", path, "read what happened to the request", params=params, fine=(403, 404))
+        ends = [one for one in mappings(events) if dig(one, "type") in ("close", "reopen", "delete_branch")][-2:]
         if [dig(one, "type") for one in ends] != ["close", "delete_branch"]:
             return False
         closed, deleted = (datetime.fromisoformat(dig(one, "created_at")) for one in ends)
@@ -296,7 +293,7 @@ class GiteaComments(Comments):
         """As `Comments.marked`. Gitea gives all comments at once, the oldest first."""
         path = f"{self._path}/issues/{request}/comments"
         for one in reversed(mappings(self._client.json("GET", path, "look for the comment"))):
-            if holds(dig(one, "body"), mark) and dig(one, "user", "id") == self._me:
+            if holds(dig(one, "body"), mark) and dig(one, "user", "id") == self._client.me:
                 yield Comment(dig(one, "id"), dig(one, "body"), dig(one, "html_url"))
 
     def add(self, request: str, body: str) -> str:
@@ -309,10 +306,6 @@ class GiteaComments(Comments):
         path = f"{self._path}/issues/comments/{comment.number}"
         said = self._client.json("PATCH", path, "edit the comment", json={"body": body}, again=True)
         return dig(said, "html_url")
-
-    @cached_property
-    def _me(self) -> str:
-        return dig(self._client.json("GET", "/user", "see whose the API token is"), "id")
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
@@ -344,10 +337,10 @@ def _together_or_singly(names: list[str]) -> list[list[str]]:
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Return the two parts of a project. Anything before them is the path of Gitea itself."""
-    if len(remote.parts) < PAIR:
+    if len(remote.parts) < 2:
         raise names_none("Gitea", "https://gitea.example.com/owner/repository")
-    root = web_below(root, remote.parts[:-PAIR])
-    return ForgeAddress("gitea", "", f"{root}/api/v1", remote.parts[-PAIR:], web_below(root, remote.parts[-PAIR:]))
+    root = web_below(root, remote.parts[:-2])
+    return ForgeAddress("gitea", "", f"{root}/api/v1", remote.parts[-2:], web_below(root, remote.parts[-2:]))
 
 
 def _is_it(answer: Response) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
-from task.forges.client import PAIR, Client, ForgeAddress, Reach, dig, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
 from task.forges.host import (
     PAGES,
     AlreadyThere,
@@ -23,11 +23,10 @@ from task.forges.host import (
     missing,
 )
 from task.forges.marks import described
-from task.forges.proposal import LONGEST_BODY
-from task.git.hosts import RemoteUrl
+from task.git.remote_url import RemoteUrl
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed
-from task.plain_data import mappings
+from task.plain_data import dig, mappings
 from task.text import one_line, shortened
 from task.urls import path_part, split, web_page
 
@@ -80,7 +79,6 @@ class GitHub(Host):
         'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in GitHub Actions, '
         "permissions: pull-requests: write, contents: write, and the setting that lets Actions create pull requests"
     )
-    longest = LONGEST_BODY["github"]
     without_drafts = "it is not a draft: GitHub has none for this repository"
 
     def __init__(self, reach: Reach) -> None:
@@ -167,8 +165,8 @@ class GitHub(Host):
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/git/ref/heads/{quote(head)}"
-        answer = self._client.ask("GET", path, "look at the branch", fine=(403, 404, 409))
-        return str(answer.json()["object"]["sha"]) if answer.status == 200 else ""
+        found = self._client.json("GET", path, "look at the branch", fine=(403, 404, 409))
+        return "" if found is None else str(found["object"]["sha"])
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return the newest requests of this head. Each takes about 25 KB, because it describes both repositories."""
@@ -377,7 +375,7 @@ def _given(body: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    if len(remote.parts) != PAIR:
+    if len(remote.parts) != 2:
         raise names_none("GitHub", "https://github.com/owner/repository")
     host = split(root).authority
     api = f"{root}/api/v3"

@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
-from task.forges.client import Limited, Reach, dig, listed, wait_of
+from task.forges.client import Limited, Reach, wait_of
 from task.forges.github import GitHubClient, graphql
 from task.forges.host import Connected
 from task.git.repository.lost_answers import NotDoneError
 from task.http import Response
 from task.model import Changeset
-from task.retry import NotDoneError
+from task.plain_data import dig, listed
 from task.text import one_line
 
 COMMIT = "mutation($input: CreateCommitOnBranchInput!) { createCommitOnBranch(input: $input) { commit { oid } } }"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal
 
 from task.errors import ForgeError, RepositoryError
-from task.forges.client import PAIR, Client, ForgeAddress, dig, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, names_none, numbered, web_below
 from task.forges.host import (
     PAGES,
     AlreadyThere,
@@ -25,7 +25,7 @@ from task.forges.marks import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Deployment, DeploymentState, Proposal, Proposed
-from task.plain_data import mappings
+from task.plain_data import dig, mappings
 from task.retry import until
 from task.urls import path_part, web_page
 
@@ -165,8 +165,7 @@ class GitLab(Host):
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
-        answer = self._client.ask("GET", path, "look at the branch", fine=(403, 404))
-        return dig(self._client.parsed(answer, "look at the branch"), "commit", "id") if answer.status < 300 else ""
+        return dig(self._client.json("GET", path, "look at the branch", fine=(403, 404)), "commit", "id")
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
@@ -237,7 +236,7 @@ class GitLabComments(Comments):
         for page in range(1, PAGES + 1):
             found = mappings(self._client.json("GET", self._notes(request), what, params={**params, "page": page}))
             for one in found:
-                if holds(dig(one, "body"), mark) and dig(one, "author", "id") == self._me:
+                if holds(dig(one, "body"), mark) and dig(one, "author", "id") == self._client.me:
                     yield Comment(dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id")))
             if len(found) < 100:
                 break
@@ -252,10 +251,6 @@ class GitLabComments(Comments):
         path = f"{self._notes(request)}/{comment.number}"
         self._client.ask("PUT", path, "edit the comment", json={"body": body}, again=True)
         return comment.url
-
-    @cached_property
-    def _me(self) -> str:
-        return dig(self._client.json("GET", "/user", "see whose the API token is"), "id")
 
     def _notes(self, request: str) -> str:
         return f"{self._path}/merge_requests/{request}/notes"
@@ -321,7 +316,7 @@ def _state(request: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    if len(remote.parts) < PAIR:
+    if len(remote.parts) < 2:
         raise names_none("GitLab", "https://gitlab.com/group/project")
     return ForgeAddress("gitlab", "", f"{root}/api/v4", remote.parts, web_below(root, remote.parts))
 

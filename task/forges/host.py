@@ -17,7 +17,7 @@ from task import shutdown
 from task.errors import ForgeError, Outpaced, RepositoryError, UnreachableError
 from task.forges.client import STAYS, Client, ForgeAddress, Limited, Reach
 from task.forges.marks import described, lacking, settled, wish, wishes, with_settled
-from task.forges.proposal import LONGEST, closed_body, fitted, overtaken, plain, same
+from task.forges.proposal import closed_body, fitted, longest_body, overtaken, plain, same
 from task.git.names import OURS
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed
@@ -64,6 +64,11 @@ class Connected(ABC):
         self._client = self.connect(reach, self.needs, self.stays)
         self._path = self._client.path
 
+    @property
+    def forge(self) -> str:
+        """Its name in `task.forges.places`."""
+        return self._place.forge
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
@@ -83,7 +88,6 @@ class Connected(ABC):
 class Host(Connected):
     """The requests of one repository. `said` is the forge's own answer about one."""
 
-    longest: ClassVar[int] = LONGEST  # characters of a text
     # What the forge does not have, with a sentence for people: "labels", "assignees", "auto_merge".
     without: ClassVar[Mapping[str, str]] = {}
     without_drafts: ClassVar[str] = ""  # for people, where not every repository has drafts
@@ -203,7 +207,7 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
         try:
             if found is not None and found.state == "open":
                 return _brought_up_to_date(host, found, proposal, notes)
-            whole = fitted(proposal, host.longest)
+            whole = fitted(proposal, longest_body(host.forge))
             said = host.create(whole)
             made = host.proposed(said)
             notes.add(made.note)
@@ -237,7 +241,7 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     shown = now.head_commit != "" and ours.startswith(now.head_commit)
     if not shown and (newer := _moved(host, ours, proposal.head)):
         return replace(found, head_commit=newer, note=MOVED)
-    whole = fitted(proposal, host.longest, now)
+    whole = fitted(proposal, longest_body(host.forge), now)
     missing = lacking(proposal, whole.body)
     pushed, set_before = described(now.body) != ours, wish("auto-merge") in settled(now.body)
     # A person may have switched it off before the push. A forge that does not say so is asked again.
@@ -346,11 +350,6 @@ class Comments(Connected):
     """The comments on pull requests of one repository. Ours is found by its mark and edited, so it never repeats."""
 
     stays = "the plan is made; running it again writes the comment"
-
-    @property
-    def forge(self) -> str:
-        """Its name in `task.forges.places`."""
-        return self._place.forge
 
     def put(self, request: str, mark: str, body: str) -> str:
         """Write our comment with that mark, or replace its text if it exists. Return its page."""

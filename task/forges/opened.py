@@ -7,13 +7,12 @@ from threading import Lock
 from typing import TypeVar
 
 from task.errors import ForgeError, Malformed
-from task.forges.client import LIMITS, ForgeAddress, ForgeToken, Reach
+from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import GitHubCommits
 from task.forges.host import Comments, Connected, Deployments, Host
 from task.forges.places import FORGES, Known, place_of, probe
 from task.forges.tokens import Tokens
-from task.git.hosts import remote_of
-from task.http import Limits
+from task.git.remote_url import remote_of
 
 Part = TypeVar("Part", bound=Connected)
 
@@ -28,12 +27,11 @@ class Forges:
         more_ca: str = "",
         *,
         log: Callable[[str], None] = lambda _line: None,
-        limits: Limits = LIMITS,
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         """`known`: `--forge` first, then `task.forges.places.known_to`. Nothing is contacted yet."""
         self._known, self._tokens = tuple(known), tokens
-        self._more_ca, self._log, self._limits, self._warn = more_ca, log, limits, warn
+        self._more_ca, self._log, self._warn = more_ca, log, warn
         self._lock = Lock()
         self._probed: dict[str, Known] = {}
         self._hosts: dict[ForgeAddress, Host] = {}
@@ -114,7 +112,7 @@ class Forges:
                 known.clear()
 
     def _open(self, kind: type[Part], place: ForgeAddress, token: ForgeToken) -> Part:
-        opened = kind(Reach(place, token, self._more_ca, self._log, self._limits, self._warn))
+        opened = kind(Reach(place, token, self._more_ca, self._log, warn=self._warn))
         self._opened.append(opened)
         return opened
 

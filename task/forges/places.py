@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from task.errors import ForgeError, Malformed, UnreachableError
 from task.forges import azure, bitbucket_cloud, bitbucket_data_center, gitea, github, gitlab
-from task.forges.client import PAIR, ForgeAddress
+from task.forges.client import ForgeAddress
 from task.forges.host import ForgeKind
 from task.git.hosts import RemoteUrl, remote_of
 from task.http import Http, Limits, NoAnswerError
@@ -94,7 +94,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
             return _built(
                 one.forge, replace(remote, host=split(one.root).authority or remote.host), one.root or remote.root
             )
-    name = _by_shape(remote) or _by_name(remote.host)
+    name = _guessed(remote)
     return _built(name, remote, remote.root) if name else None
 
 
@@ -112,16 +112,13 @@ def _below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
     return remote.parts[len(folders) :]
 
 
-def _by_shape(remote: RemoteUrl) -> str:
+def _guessed(remote: RemoteUrl) -> str:
+    """Return the forge that the shape of the URL or the host's name suggests, or ""."""
     if "_git" in remote.parts:
         return "azure"
-    if not remote.ssh and "scm" in remote.parts[:-PAIR] and remote.parts[-PAIR - 1] == "scm":
+    if not remote.ssh and "scm" in remote.parts[:-2] and remote.parts[-3] == "scm":
         return "bitbucket-server"
-    return ""
-
-
-def _by_name(host: str) -> str:
-    words = host.partition(":")[0].partition(".")[0].split("-") if "." in host else []
+    words = remote.host.partition(":")[0].partition(".")[0].split("-") if "." in remote.host else []
     return next((forge.name for forge in FORGES.values() if not set(words).isdisjoint(forge.words)), "")
 
 

@@ -49,7 +49,6 @@ from task.text import counted
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
 # Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
 LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbucket-server": 32_768, "azure": 4_000}
-LONGEST = 65_536
 LIFE = """\
 - **you merge it**: the changes go to the base branch, and Argo CD deploys them.
 - **you close it**: these builds and older ones are skipped. A newer one opens another request. A rollback's hold ends.
@@ -88,6 +87,11 @@ class Content:
     held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
     declined: Builds = field(default_factory=dict)
     base: str = ""  # the branch that the request is for
+
+
+def longest_body(forge: str) -> int:
+    """Return how many characters a forge takes as a text."""
+    return LONGEST_BODY.get(forge, 65_536)
 
 
 def title(message: str) -> str:
@@ -139,7 +143,7 @@ def body(content: Content, forge: str = "") -> str:
 
     Parts that are too long are cut, with a sign of it. The marks are always whole, at the end.
     """
-    longest, html = LONGEST_BODY.get(forge, LONGEST), forge not in WITHOUT_HTML
+    longest, html = longest_body(forge), forge not in WITHOUT_HTML
     shape = HIDDEN if html else HIDDEN_WITHOUT_HTML
     named = (
         (MARK, marker(content.apps, content.held)),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
@@ -28,34 +27,28 @@ SHOW = (
 )
 
 
-@dataclass(frozen=True)
-class ForgeTokenOptions:
-    """What the command line says of forges' tokens."""
-
-    file: str = ""  # --forge-token-file
-    user: str = ""  # --forge-username: Bitbucket wants one beside some tokens
-    forge: Known | None = None  # --forge
-    scope: tuple[str, ...] = ()  # --git-credentials-url
-
-
 class Tokens:
     """The tokens of one run. Raises `UsageError` at once for what makes no sense."""
 
     def __init__(
         self,
-        given: ForgeTokenOptions,
         environ: Mapping[str, str],
         logins: Callable[[str], Sequence[Login]] = lambda _url: (),
+        *,
+        file: str = "",  # --forge-token-file
+        user: str = "",  # --forge-username: Bitbucket wants one beside some tokens
+        forge: Known | None = None,  # --forge
+        scope: tuple[str, ...] = (),  # --git-credentials-url
     ) -> None:
         """`logins`: Git's logins for a URL, a GitHub App's token among them (`Access.logins`)."""
-        self._user, self._logins, self._environ = given.user, logins, environ
+        self._user, self._logins, self._environ = user, logins, environ
         self._secret, self._source = _sound(environ.get(VARIABLE, ""), VARIABLE), VARIABLE
-        if self._secret and given.file:
+        if self._secret and file:
             raise UsageError(f"{VARIABLE} and {OPTION} are both given", hint="give one of them")
-        if given.file:
-            self._secret, self._source = _read(given.file), OPTION
-        self._scope = _scope(given, environ)
-        self._named = bool(given.forge and given.forge.root)
+        if file:
+            self._secret, self._source = _read(file), OPTION
+        self._scope = _scope(forge, scope, environ)
+        self._named = bool(forge and forge.root)
         if self._secret and not self._scope:
             raise UsageError(f"{self._source}: a token is given, but not for which Git host", hint=SHOW)
 
@@ -69,11 +62,11 @@ class Tokens:
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
         """Return the token for the API of that place; `what` needs it. Raises `CredentialsError` if there is none."""
         if self._secret and any(covers(prefix, place.web) for prefix in self._scope):
-            return ForgeToken(self._secret, self._user, self._source)
+            return ForgeToken(self._secret, self._user)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
                 # Bitbucket Cloud's API wants the e-mail address where git wants a fixed name.
-                return ForgeToken(login.password, self._user or login.user, "the Git login")
+                return ForgeToken(login.password, self._user or login.user)
         if found := self._of_ci(place):
             return found
         allow = (
@@ -93,7 +86,7 @@ class Tokens:
         for name, server in OWN:
             secret = _sound(self._environ.get(name, ""), name)
             if secret and covers(self._environ.get(server, ""), place.web):
-                return ForgeToken(secret, "", name)
+                return ForgeToken(secret)
         return None
 
 
@@ -106,14 +99,14 @@ def covers(prefix: str, web: str) -> bool:
     return origin(prefix) == origin(web) and (theirs == ours or not ours or theirs.startswith(f"{ours}/"))
 
 
-def _scope(given: ForgeTokenOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _scope(forge: Known | None, given: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the address in `--forge`, else the URLs for Git's login, else the CI system's own server."""
-    if given.forge is not None and given.forge.root:
-        return (given.forge.root,)
-    if given.scope:
-        return given.scope
-    if given.forge is not None:
-        return tuple(f"https://{host}" for host in FORGES[given.forge.forge].hosts)
+    if forge is not None and forge.root:
+        return (forge.root,)
+    if given:
+        return given
+    if forge is not None:
+        return tuple(f"https://{host}" for host in FORGES[forge.forge].hosts)
     own = (environ.get(name, "").strip().rstrip("/") for name in SERVERS)
     return tuple(url for url in own if url.startswith(("https://", "http://")))
 

@@ -10,7 +10,7 @@ from task.forges.github_commits import GitHubCommits
 from task.forges.host import Comments, Deployments
 from task.forges.opened import Forges
 from task.forges.places import FORGES, Known, compare_url, forge_option, known_to, place_of
-from task.forges.tokens import ForgeTokenOptions, Tokens, check_token_file
+from task.forges.tokens import Tokens, check_token_file
 from task.git.credentials import certificates
 from task.git.environment import Login
 from task.git.names import rewritten
@@ -80,13 +80,14 @@ class ForgeClients:
         return rewritten(repo, self._settings.transport.rewrite_url)
 
     def _open(self) -> Forges:
-        given, forge = self._settings.git, self._forge
+        given = self._settings.forge
         tokens = Tokens(
-            ForgeTokenOptions(
-                given.forge_token_file, given.forge_username, forge, self._settings.access.git_credentials_url
-            ),
             self._environ,
             self._logins,
+            file=given.forge_token_file,
+            user=given.forge_username,
+            forge=self._forge,
+            scope=self._settings.access.git_credentials_url,
         )
         found = Forges(
             self._known,

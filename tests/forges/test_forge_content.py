@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from task.errors import UnreachableError
-from task.forges.client import dig, listed, numbered
+from task.forges.client import numbered
 from task.forges.host import honest, ours_to_delete
 from task.forges.marks import digest
 from task.forges.proposal import fitted, overtaken, same
 from task.model import Proposal, Proposed
+from task.plain_data import dig, listed
 
 BEGIN, END = "[//]: # (image-update-begin: ours)", "[//]: # (image-update-end: -)"
 MARKS = f"[//]: # (image-update: {'a' * 64})\n[//]: # (image-update-commit: {'b' * 40})"

@@ -7,7 +7,8 @@ import pytest
 from requests.structures import CaseInsensitiveDict
 
 from task.errors import CredentialsError, Exit, ForgeError, RepositoryError, TaskError, UnreachableError
-from task.forges.client import limited, refused, unanswered, words
+from task.forges.client import ForgeAddress, ForgeToken, Reach, limited, unanswered, words
+from task.forges.places import FORGES
 from task.http import NoAnswerError, Response
 from task.secret import Secret
 
@@ -16,6 +17,12 @@ def answer(status: int, body: Any = None, **headers: str) -> Response:
     text = body if isinstance(body, str) else json.dumps(body)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(status, CaseInsensitiveDict(named), text.encode(), "https://git.example.com/api")
+
+
+def refused(status: int, body: Any = None, *, secret: str = "", forge: str = "gitlab") -> TaskError:
+    place = ForgeAddress(forge, "git.example.com", "https://git.example.com/api", ("acme", "web"))
+    client = FORGES[forge].client.connect(Reach(place, ForgeToken(Secret(secret))), "give scope x")
+    return client.refused(answer(status, body), "open it")
 
 
 STATUSES = [
@@ -38,7 +45,7 @@ STATUSES = [
 
 @pytest.mark.parametrize(("status", "kind", "code", "said"), STATUSES)
 def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> None:
-    error = refused(answer(status, {"message": "its words"}), "open it", host="git.example.com", needs="give scope x")
+    error = refused(status, {"message": "its words"})
     assert (type(error), error.exit) == (kind, code)
     assert said in error.message
     assert f"{status} (its words)" in error.message
@@ -58,9 +65,7 @@ def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> N
 )
 def test_a_token_of_another_forge(forge: str, token: str, fix: str) -> None:
     for status in (401, 403, 500):
-        said = refused(
-            answer(status), "open it", host="git.example.com", needs="give scope x", token=Secret(token), forge=forge
-        )
+        said = refused(status, secret=token, forge=forge)
         assert (fix in said.hint) == (status == 401)
         assert "s3cret" not in f"{said}{said.hint}"
 

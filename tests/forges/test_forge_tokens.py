@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from task.errors import CredentialsError, UsageError
 from task.forges.client import ForgeAddress
 from task.forges.places import Known, forge_option, place_of
-from task.forges.tokens import VARIABLE, ForgeTokenOptions, Tokens, covers
+from task.forges.tokens import Tokens, covers
 from task.git.environment import Login
 from task.secret import Secret
 
@@ -32,57 +33,52 @@ def login(prefix: str) -> Login:
 
 
 CHOSEN = [
-    # given, environment, Git's logins → token, where it was given
-    (ForgeTokenOptions(forge=forge_option("github=https://github.com")), OURS, (), "forge-token", VARIABLE),
-    (ForgeTokenOptions(forge=forge_option("github")), OURS, (), "forge-token", VARIABLE),
-    (ForgeTokenOptions(scope=("https://github.com/acme/",)), OURS, (), "forge-token", VARIABLE),
-    (ForgeTokenOptions(), OURS | ACTIONS, (), "forge-token", VARIABLE),
-    (ForgeTokenOptions(scope=("https://github.com",)), OURS, (login("https://github.com"),), "forge-token", VARIABLE),
-    (ForgeTokenOptions(), {}, (login("https://github.com"),), "git-password", "the Git login"),
-    (ForgeTokenOptions(), ACTIONS, (login("https://github.com/acme"),), "git-password", "the Git login"),
-    (ForgeTokenOptions(), ACTIONS, (), "actions-token", "GITHUB_TOKEN"),
-    (ForgeTokenOptions(), ACTIONS, (login("https://gitlab.com"),), "actions-token", "GITHUB_TOKEN"),
+    # given, environment, Git's logins → token
+    ({"forge": forge_option("github=https://github.com")}, OURS, (), "forge-token"),
+    ({"forge": forge_option("github")}, OURS, (), "forge-token"),
+    ({"scope": ("https://github.com/acme/",)}, OURS, (), "forge-token"),
+    ({}, OURS | ACTIONS, (), "forge-token"),
+    ({"scope": ("https://github.com",)}, OURS, (login("https://github.com"),), "forge-token"),
+    ({}, {}, (login("https://github.com"),), "git-password"),
+    ({}, ACTIONS, (login("https://github.com/acme"),), "git-password"),
+    ({}, ACTIONS, (), "actions-token"),
+    ({}, ACTIONS, (login("https://gitlab.com"),), "actions-token"),
     # what was given is for another forge: Git's login for this one serves
     (
-        ForgeTokenOptions(scope=("https://gitlab.com",)),
+        {"scope": ("https://gitlab.com",)},
         OURS,
         (login("https://github.com"),),
         "git-password",
-        "the Git login",
     ),
 ]
 
 
-@pytest.mark.parametrize(("given", "environ", "logins", "token", "source"), CHOSEN)
-def test_chosen(
-    given: ForgeTokenOptions, environ: dict[str, str], logins: Sequence[Login], token: str, source: str
-) -> None:
-    found = Tokens(given, environ, lambda _url: logins).of(GITHUB)
-    assert (found.secret.reveal(), found.source) == (token, source)
+@pytest.mark.parametrize(("given", "environ", "logins", "token"), CHOSEN)
+def test_chosen(given: dict[str, Any], environ: dict[str, str], logins: Sequence[Login], token: str) -> None:
+    found = Tokens(environ, lambda _url: logins, **given).of(GITHUB)
+    assert found.secret.reveal() == token
 
 
 @pytest.mark.parametrize(("given", "user"), [("", "x-bitbucket-api-token-auth"), ("me@example.com", "me@example.com")])
 def test_the_apis_user_of_gits_token(given: str, user: str) -> None:
     git_login = Login("https://bitbucket.org", "x-bitbucket-api-token-auth", Secret("ATATT3"))
-    found = Tokens(ForgeTokenOptions(user=given), {}, lambda _url: (git_login,)).of(
-        place("https://bitbucket.org/acme/web")
-    )
+    found = Tokens({}, lambda _url: (git_login,), user=given).of(place("https://bitbucket.org/acme/web"))
     assert (found.secret.reveal(), found.user) == ("ATATT3", user)
 
 
 def test_the_jobs_own_repository_has_the_jobs_own_token() -> None:
     """What is given is often for the GitOps repository alone."""
-    tokens = Tokens(ForgeTokenOptions(), OURS | ACTIONS, lambda _url: (login("https://github.com"),))
-    assert tokens.of_the_job(GITHUB, "a comment").source == "GITHUB_TOKEN"
-    assert Tokens(ForgeTokenOptions(), OURS | CI_SERVER).of_the_job(GITLAB, "a comment").source == VARIABLE
+    tokens = Tokens(OURS | ACTIONS, lambda _url: (login("https://github.com"),))
+    assert tokens.of_the_job(GITHUB, "a comment").secret.reveal() == "actions-token"
+    assert Tokens(OURS | CI_SERVER).of_the_job(GITLAB, "a comment").secret.reveal() == "forge-token"
     with pytest.raises(CredentialsError, match=r"no API token for github\.com, which a comment needs"):
-        Tokens(ForgeTokenOptions(), {}).of_the_job(GITHUB, "a comment")
+        Tokens({}).of_the_job(GITHUB, "a comment")
 
 
 def test_a_login_keeps_its_user() -> None:
-    found = Tokens(ForgeTokenOptions(), {}, lambda _url: (login("https://github.com"),)).of(GITHUB)
+    found = Tokens({}, lambda _url: (login("https://github.com"),)).of(GITHUB)
     assert found.user == "bot"
-    found = Tokens(ForgeTokenOptions(user="a@b.example", scope=("https://github.com",)), OURS).of(GITHUB)
+    found = Tokens(OURS, user="a@b.example", scope=("https://github.com",)).of(GITHUB)
     assert found.user == "a@b.example"
 
 
@@ -94,23 +90,23 @@ def test_git_is_asked_for_the_page_that_the_token_is_for() -> None:
         return ()
 
     with pytest.raises(CredentialsError):
-        Tokens(ForgeTokenOptions(), {}, logins).of(GITHUB)
+        Tokens({}, logins).of(GITHUB)
     assert asked == ["https://github.com/acme/deploy"]
 
 
 NOT_CHOSEN = [
-    (ForgeTokenOptions(forge=forge_option("github=https://github.com")), OURS),
-    (ForgeTokenOptions(forge=forge_option("github")), OURS),
-    (ForgeTokenOptions(scope=("https://github.com",)), OURS),
-    (ForgeTokenOptions(), OURS | ACTIONS),
-    (ForgeTokenOptions(), ACTIONS),
-    (ForgeTokenOptions(), {}),
+    ({"forge": forge_option("github=https://github.com")}, OURS),
+    ({"forge": forge_option("github")}, OURS),
+    ({"scope": ("https://github.com",)}, OURS),
+    ({}, OURS | ACTIONS),
+    ({}, ACTIONS),
+    ({}, {}),
 ]
 
 
 @pytest.mark.parametrize(("given", "environ"), NOT_CHOSEN)
-def test_never_to_a_host_that_an_annotation_chose(given: ForgeTokenOptions, environ: dict[str, str]) -> None:
-    tokens = Tokens(given, environ, lambda _url: (login("https://github.com"), login("https://evil.example.org")))
+def test_never_to_a_host_that_an_annotation_chose(given: dict[str, Any], environ: dict[str, str]) -> None:
+    tokens = Tokens(environ, lambda _url: (login("https://github.com"), login("https://evil.example.org")), **given)
     with pytest.raises(CredentialsError) as caught:
         tokens.of(EVIL)
     assert "evil.example" in caught.value.message
@@ -121,39 +117,36 @@ def test_never_to_a_host_that_an_annotation_chose(given: ForgeTokenOptions, envi
 def test_gitlabs_job_token_is_not_taken() -> None:
     environ = {"CI_JOB_TOKEN": "job", "CI_SERVER_URL": "https://gitlab.com"}
     with pytest.raises(CredentialsError):
-        Tokens(ForgeTokenOptions(), environ).of(place("https://gitlab.com/a/b"))
+        Tokens(environ).of(place("https://gitlab.com/a/b"))
 
 
 def test_gitlabs_own_server_is_the_scope() -> None:
     environ = OURS | {"CI_SERVER_URL": "https://git.example.com/gitlab"}
     ours = place("https://git.example.com/gitlab/a/b", Known("gitlab", "https://git.example.com/gitlab"))
-    assert Tokens(ForgeTokenOptions(), environ).of(ours).secret.reveal() == "forge-token"
+    assert Tokens(environ).of(ours).secret.reveal() == "forge-token"
     with pytest.raises(CredentialsError):
-        Tokens(ForgeTokenOptions(), environ).of(GITHUB)
+        Tokens(environ).of(GITHUB)
 
 
 def test_azure_pipelines() -> None:
     environ = {"SYSTEM_ACCESSTOKEN": "azure-token", "SYSTEM_COLLECTIONURI": "https://dev.azure.com/acme/"}
-    assert (
-        Tokens(ForgeTokenOptions(), environ).of(place("https://dev.azure.com/acme/p/_git/r")).secret.reveal()
-        == "azure-token"
-    )
+    assert Tokens(environ).of(place("https://dev.azure.com/acme/p/_git/r")).secret.reveal() == "azure-token"
     with pytest.raises(CredentialsError):
-        Tokens(ForgeTokenOptions(), environ).of(place("https://dev.azure.com/other/p/_git/r"))
+        Tokens(environ).of(place("https://dev.azure.com/other/p/_git/r"))
 
 
 def test_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file\n")
-    found = Tokens(ForgeTokenOptions(str(file), scope=("https://github.com",)), {}).of(GITHUB)
-    assert (found.secret.reveal(), found.source) == ("from-file", "--forge-token-file")
+    found = Tokens({}, file=str(file), scope=("https://github.com",)).of(GITHUB)
+    assert found.secret.reveal() == "from-file"
 
 
 def test_file_and_variable(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file")
     with pytest.raises(UsageError, match="both given"):
-        Tokens(ForgeTokenOptions(str(file), scope=("https://github.com",)), OURS)
+        Tokens(OURS, file=str(file), scope=("https://github.com",))
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two\nlines", "t\u00f6ken", "a\x00b", "a\x1bb"])
@@ -161,19 +154,19 @@ def test_file_without_a_token(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
-        Tokens(ForgeTokenOptions(str(file), scope=("https://github.com",)), {})
+        Tokens({}, file=str(file), scope=("https://github.com",))
     assert "--forge-token-file" in caught.value.message
     assert text.strip() == "" or text not in caught.value.message
 
 
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
-        Tokens(ForgeTokenOptions(str(tmp_path / "none")), {})
+        Tokens({}, file=str(tmp_path / "none"))
 
 
 def test_a_token_for_nobody_knows_whom() -> None:
     with pytest.raises(UsageError) as caught:
-        Tokens(ForgeTokenOptions(), OURS)
+        Tokens(OURS)
     assert "--git-credentials-url" in caught.value.hint
     assert "forge-token" not in str(caught.value)
 
