@@ -35,7 +35,8 @@ def elements(value: object, *keys: str) -> list[Any]:
 
 def text(value: object, *keys: str) -> str:
     """Return a text, or "" for anything else."""
-    return value if isinstance(value, str) else ""
+    found = value_at(value, *keys)
+    return found if isinstance(found, str) else ""
 
 
 def dig(value: Any, *names: str | int) -> str:
@@ -46,8 +47,3 @@ def dig(value: Any, *names: str | int) -> str:
         except (KeyError, IndexError, TypeError):
             return ""
     return str(value) if isinstance(value, str | int) else ""
-
-
-def listed(value: Any, name: str) -> list[Any]:
-    """Return the list under that name, or an empty one."""
-    return elements(mapping(value).get(name))

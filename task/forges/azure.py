@@ -25,10 +25,10 @@ from task.forges.host import (
     missing,
     ours_to_delete,
 )
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
-from task.plain_data import dig, listed, mappings
+from task.plain_data import dig, elements, mappings
 from task.urls import origin, path_part
 
 NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
@@ -122,8 +122,8 @@ class Azure(Host):
             "searchCriteria.status": "all",
             "$top": 50,
         }
-        found = listed(self._client.json("GET", path, what, params=params), "value")
-        ours = [one for one in found if isinstance(one, dict) and not one.get("forkSource")]
+        found = self._client.json("GET", path, what, params=params)
+        ours = [one for one in mappings(found, "value") if not one.get("forkSource")]
         if not ours:
             return None
         newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
@@ -189,14 +189,14 @@ class Azure(Host):
         """As `Host.complete`."""
         found = self.proposed(said)
         request = f"{self._path}/pullRequests/{path_part(found.number)}"
-        present = {dig(one, "id").lower() for one in listed(said, "reviewers")}
+        present = {dig(one, "id").lower() for one in elements(said, "reviewers")}
         for name in dict.fromkeys(proposal.reviewers):
             with notes.tried(f"reviewer {name}", "reviewer", name):
                 identity = name if _GUID.fullmatch(name) else self._identity(name)
                 if identity.lower() not in present:  # to add somebody again would take the vote away
                     path = f"{request}/reviewers/{path_part(identity)}"
                     self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
-        for label in missing(proposal.labels, (dig(one, "name") for one in listed(said, "labels"))):
+        for label in missing(proposal.labels, (dig(one, "name") for one in elements(said, "labels"))):
             with notes.tried("labels", "label", label):
                 self._client.ask("POST", f"{request}/labels", f"add the label {label}", json={"name": label})
         if proposal.auto_merge and not dig(said, "autoCompleteSetBy", "id"):
@@ -214,13 +214,13 @@ class Azure(Host):
         """As `Host.tip`."""
         params = {"filter": f"heads/{head}"}  # every ref with this prefix
         found = self._client.json("GET", f"{self._path}/refs", f"read the branch {head}", params=params)
-        names = (dig(one, "objectId") for one in listed(found, "value") if dig(one, "name") == f"refs/heads/{head}")
+        names = (dig(one, "objectId") for one in elements(found, "value") if dig(one, "name") == f"refs/heads/{head}")
         return next(names, "")
 
     def _identity(self, name: str) -> str:
         """Return the id of the only identity with that name or address."""
         params = {"searchFilter": "General", "filterValue": name, "queryMembership": "None"}
-        found = listed(self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value")
+        found = elements(self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value")
         exact = [
             one
             for one in found
@@ -251,7 +251,7 @@ class Azure(Host):
             found = self._client.json("GET", path, "read policies", params=params)
         except (ForgeError, RepositoryError):
             return ""
-        limits = [one for one in listed(found, "value") if isinstance(one, dict) and one.get("isEnabled")]
+        limits = [one for one in mappings(found, "value") if one.get("isEnabled")]
         if not limits:
             return ""
         allowed = (way for rule, way in _STRATEGIES.items() if dig(limits[0], "settings", rule) == "True")
@@ -266,8 +266,8 @@ class AzureComments(Comments):
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `Comments.marked`. Azure returns all threads at once, oldest first."""
         said = self._client.json("GET", self._threads(request), "look for the comment")
-        for thread in reversed(mappings(listed(said, "value"))):
-            for one in mappings(thread.get("comments"))[:1]:
+        for thread in reversed(mappings(said, "value")):
+            for one in mappings(thread, "comments")[:1]:
                 if not one.get("isDeleted") and holds(dig(one, "content"), mark):
                     number = f"{dig(thread, 'id')}/comments/{dig(one, 'id')}"
                     yield Comment(number, dig(one, "content"), self._page(request, dig(thread, "id")))

@@ -29,10 +29,10 @@ from task.forges.host import (
 )
 from task.forges.marks import described
 from task.forges.proposal import same
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
-from task.plain_data import dig, listed, mappings
+from task.plain_data import dig, elements, mappings
 from task.retry import until
 from task.urls import origin, path_part
 
@@ -102,7 +102,7 @@ class BitbucketCloud(Host):
         )
         query = {"q": " AND ".join(terms), "sort": "-created_on", "pagelen": _PAGE}
         what = f"look for the pull request of {head}"
-        found = listed(self._client.json("GET", f"{self._path}/pullrequests", what, params=query), "values")
+        found = elements(self._client.json("GET", f"{self._path}/pullrequests", what, params=query), "values")
         ours = [one for one in found if dig(one, "source", "repository", "full_name").lower() == self._name]
         newest = next((one for one in ours if dig(one, "state") == "OPEN"), ours[0] if ours else None)
         return self.proposed(newest) if newest else None
@@ -161,7 +161,7 @@ class BitbucketCloud(Host):
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`. Reviewers are added, but never removed. If Bitbucket refuses some, it takes none."""
-        present = [dig(one, "uuid") for one in listed(said, "reviewers")]
+        present = [dig(one, "uuid") for one in elements(said, "reviewers")]
         wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
         found = self.proposed(said)
         if wanted != present:
@@ -194,7 +194,7 @@ class BitbucketCloud(Host):
         """Change an open request. Raises `Overtaken` if it was merged or declined meanwhile."""
         number = self.proposed(said).number
         path, what = f"{self._path}/pullrequests/{path_part(number)}", f"update pull request {number}"
-        people = [{"uuid": dig(one, "uuid")} for one in listed(said, "reviewers")]
+        people = [{"uuid": dig(one, "uuid")} for one in elements(said, "reviewers")]
         try:
             return self._sent("PUT", path, {"reviewers": people, **body}, what)
         except ForgeError:
@@ -232,7 +232,7 @@ class BitbucketCloud(Host):
         params: dict[str, Any] | None = query
         for _page in range(_PAGES):
             answer = self._client.json("GET", path, what, params=params)
-            yield from listed(answer, "values")
+            yield from elements(answer, "values")
             path, params = dig(answer, "next"), None
             if not path:
                 return
@@ -251,7 +251,7 @@ class CloudComments(Comments):
         what, params = "look for the comment", {"sort": "-created_on", "pagelen": COMMENT_PAGE}
         for page in range(1, COMMENT_PAGES + 1):
             said = self._client.json("GET", self._comments(request), what, params={**params, "page": page})
-            for one in mappings(listed(said, "values")):
+            for one in mappings(said, "values"):
                 if not one.get("deleted") and holds(dig(one, "content", "raw"), mark):
                     yield Comment(dig(one, "id"), dig(one, "content", "raw"), dig(one, "links", "html", "href"))
             if not dig(said, "next"):

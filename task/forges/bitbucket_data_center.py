@@ -24,10 +24,10 @@ from task.forges.host import (
     holds,
     missing,
 )
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
-from task.plain_data import dig, listed, mapping, mappings
+from task.plain_data import dig, elements, mapping, mappings
 from task.urls import path_part
 
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
@@ -122,13 +122,13 @@ class BitbucketDataCenter(Host):
 
     def change(self, said: Any, title: str, body: str) -> Any:
         """As `Host.change`. Raises `Overtaken` also if somebody has changed the request since it was read."""
-        people = [dig(one, "user", "name") for one in listed(said, "reviewers")]
+        people = [dig(one, "user", "name") for one in elements(said, "reviewers")]
         return self._put(said, title, body, people, Notes())
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`. Reviewers are added, but never removed."""
         found = self.proposed(said)
-        present = [dig(one, "user", "name") for one in listed(said, "reviewers")]
+        present = [dig(one, "user", "name") for one in elements(said, "reviewers")]
         if new := missing(proposal.reviewers, present):
             with notes.tried("reviewers", "reviewer", *new):
                 said = self._put(said, found.title, found.body, [*present, *new], notes)
@@ -158,7 +158,7 @@ class BitbucketDataCenter(Host):
         whole["reviewers"] = [{"user": {"name": name}} for name in people]
         answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
         if _says(answer, "InvalidPullRequestReviewersException"):
-            refused = {dig(one, "context") for error in _errors(answer) for one in listed(error, "reviewerErrors")}
+            refused = {dig(one, "context") for error in _errors(answer) for one in elements(error, "reviewerErrors")}
             left = [name for name in people if refused and name not in refused]
             lost = [name for name in people if name not in left]
             notes.add(f"reviewer {', '.join(lost)}: Bitbucket says: {self._client.words(answer)}", "reviewer", *lost)
@@ -198,7 +198,7 @@ class BitbucketDataCenter(Host):
         for _page in range(_PAGES):
             params = {**query, "start": start, "limit": _PAGE}
             answer = self._client.json("GET", f"{self._path}/pull-requests", what, params=params)
-            yield from mappings(listed(answer, "values"))
+            yield from mappings(answer, "values")
             start = dig(answer, "nextPageStart")
             if not start:
                 return
@@ -215,7 +215,7 @@ class DataCenterComments(Comments):
         for _page in range(COMMENT_PAGES):
             params = {"start": start, "limit": COMMENT_PAGE}
             said = self._client.json("GET", path, "look for the comment", params=params)
-            for one in mappings(listed(said, "values")):
+            for one in mappings(said, "values"):
                 if dig(one, "action") == "COMMENTED" and holds(dig(one, "comment", "text"), mark):
                     number, version = dig(one, "comment", "id"), int(dig(one, "comment", "version") or 0)
                     yield Comment(number, dig(one, "comment", "text"), self._page(request, number), version)
@@ -244,7 +244,7 @@ class DataCenterComments(Comments):
 
 
 def _errors(answer: Response) -> list[Any]:
-    return listed(answer.mapping(), "errors") if answer.status >= 400 else []
+    return elements(answer.mapping(), "errors") if answer.status >= 400 else []
 
 
 def _says(answer: Response, *names: str) -> bool:

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 
 from task import shutdown
 from task.errors import CredentialsError, ForgeError, Malformed, RepositoryError, TaskError, UnreachableError
-from task.git.token_prefixes import wrong_issuer
+from task.git.hosts import wrong_issuer
 from task.http import Http, Limits, NoAnswerError, Response, bearer, retry_after
 from task.plain_data import dig
 from task.secret import Secret

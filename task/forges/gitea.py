@@ -24,7 +24,7 @@ from task.forges.host import (
     ours_to_delete,
 )
 from task.forges.marks import described, settled, wish
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response, basic
 from task.model import Proposal, Proposed
 from task.plain_data import dig, mappings

@@ -23,7 +23,7 @@ from task.forges.host import (
     missing,
 )
 from task.forges.marks import described
-from task.git.remote_url import RemoteUrl
+from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed
 from task.plain_data import dig, mappings
@@ -274,7 +274,7 @@ class GitHubComments(Comments):
         before: str | None = None
         for _page in range(PAGES):
             page = self._page(request, before)
-            for one in reversed(mappings(page.get("nodes"))):
+            for one in reversed(mappings(page, "nodes")):
                 if one.get("viewerDidAuthor") is True and holds(dig(one, "body"), mark):
                     yield Comment(dig(one, "fullDatabaseId"), dig(one, "body"), dig(one, "url"))
             before = dig(page, "pageInfo", "startCursor")

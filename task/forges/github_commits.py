@@ -15,10 +15,10 @@ from task.errors import Outpaced, RepositoryError, TargetError, TaskError, Unrea
 from task.forges.client import Limited, Reach, wait_of
 from task.forges.github import GitHubClient, graphql
 from task.forges.host import Connected
-from task.git.repository.lost_answers import NotDoneError
 from task.http import Response
 from task.model import Changeset
-from task.plain_data import dig, listed
+from task.plain_data import dig, elements
+from task.retry import NotDoneError
 from task.text import one_line
 
 COMMIT = "mutation($input: CreateCommitOnBranchInput!) { createCommitOnBranch(input: $input) { commit { oid } } }"
@@ -123,7 +123,7 @@ class GitHubCommits(Connected):
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self._place.api), what, json=body)
         said = self._client.parsed(answer, what)
-        errors = listed(said, "errors")
+        errors = elements(said, "errors")
         if errors:
             raise self._meant(errors, answer, what)
         data = said.get("data") if isinstance(said, dict) else None

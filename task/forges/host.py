@@ -18,6 +18,7 @@ from task.errors import ForgeError, Outpaced, RepositoryError, UnreachableError
 from task.forges.client import STAYS, Client, ForgeAddress, Limited, Reach
 from task.forges.marks import described, lacking, settled, wish, wishes, with_settled
 from task.forges.proposal import closed_body, fitted, longest_body, overtaken, plain, same
+from task.git.hosts import RemoteUrl
 from task.git.names import OURS
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed

@@ -12,7 +12,7 @@ from task.forges.github_commits import GitHubCommits
 from task.forges.host import Comments, Connected, Deployments, Host
 from task.forges.places import FORGES, Known, place_of, probe
 from task.forges.tokens import Tokens
-from task.git.remote_url import remote_of
+from task.git.hosts import remote_of
 
 Part = TypeVar("Part", bound=Connected)
 

@@ -80,7 +80,7 @@ class ForgeClients:
         return rewritten(repo, self._settings.transport.rewrite_url)
 
     def _open(self) -> Forges:
-        given = self._settings.forge
+        given = self._settings.git
         tokens = Tokens(
             self._environ,
             self._logins,

@@ -11,7 +11,7 @@ from task.forges.host import honest, ours_to_delete
 from task.forges.marks import digest
 from task.forges.proposal import fitted, overtaken, same
 from task.model import Proposal, Proposed
-from task.plain_data import dig, listed
+from task.plain_data import dig, elements
 
 BEGIN, END = "[//]: # (image-update-begin: ours)", "[//]: # (image-update-end: -)"
 MARKS = f"[//]: # (image-update: {'a' * 64})\n[//]: # (image-update-commit: {'b' * 40})"
@@ -137,8 +137,8 @@ def test_dig(value: Any, names: tuple[str | int, ...], text: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "found"), [({"a": [1]}, [1]), ({"a": "x"}, []), ({}, []), ([], []), (None, [])])
-def test_listed(value: Any, found: list[int]) -> None:
-    assert listed(value, "a") == found
+def test_elements(value: Any, found: list[int]) -> None:
+    assert elements(value, "a") == found
 
 
 def test_a_request_without_a_number_is_none() -> None:
