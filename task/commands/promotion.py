@@ -14,13 +14,14 @@ from glob import escape
 from itertools import chain
 
 from task.annotations.application import Narrow, check_selector, considered, is_glob
+from task.commands.branches import read_branches
 from task.commands.status import past_builds
 from task.deciding.decide import current_reading, missing_places, places, reading, state_of
 from task.deciding.job import Ask, Job, Promoted, Promotion, Terms
 from task.deciding.target import all_live, earlier_reading, live_reading, resolve, target_of
 from task.deciding.weigh import key_of
 from task.errors import Exit, SourceError, TaskError, UsageError
-from task.landing.ports import World
+from task.landing.ports import Batch, World
 from task.model import (
     Build,
     Decision,
@@ -37,11 +38,10 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.pipeline.match import AT_ONCE, Matched, asks_for_images, by_branch, by_login, by_repository, siblings_of
+from task.pipeline.match import Matched, asks_for_images, siblings_of
 from task.pipeline.overlooked import Seen, unknown_names, untracked_problem
 from task.policy.builds import alike
 from task.templates.commit_message import build_trailers, commit_references
-from task.threads import in_threads
 from task.urls import host_and_path
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -336,33 +336,20 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
     """Return the version of each entry, reading several repositories at the same time. A failure concerns one entry."""
     found = [_known(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
-    groups = by_login(by_repository(Matched(asks), replace(job, only=())), world)
-    for of_group in in_threads(lambda asks: _of_repository(asks, job.terms, world), groups, AT_ONCE):
-        found += of_group
-    return found
+    job = replace(job, only=())
 
+    def read(batch: Batch) -> list[SourceVersion]:
+        snapshot = batch.repository.snapshot(batch.base, (place for ask in batch.asks for place in places(ask)))
+        more = [place for ask in batch.asks for place in missing_places(snapshot, ask.subscription, job.terms)]
+        if more:
+            files = batch.repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
+            snapshot = replace(snapshot, files={**snapshot.files, **files})
+        return [_version(snapshot, ask.subscription, job.terms, world) for ask in batch.asks]
 
-def _of_repository(asks: Sequence[Ask], terms: Terms, world: World) -> list[SourceVersion]:
-    """Return the versions of the entries in one repository."""
-    first = asks[0].subscription
-    try:
-        repository = world.repository(first.repo, first)
-    except TaskError as error:
+    def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:
         return [_unknown(ask.subscription, error) for ask in asks]
-    try:
-        found = []
-        for base, members in by_branch(repository, asks).items():
-            snapshot = repository.snapshot(base, (place for ask in members for place in places(ask)))
-            more = [place for ask in members for place in missing_places(snapshot, ask.subscription, terms)]
-            if more:
-                files = repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
-                snapshot = replace(snapshot, files={**snapshot.files, **files})
-            found += [_version(snapshot, ask.subscription, terms, world) for ask in members]
-        return found
-    except TaskError as error:
-        return [_unknown(ask.subscription, error) for ask in asks]
-    finally:
-        repository.close()
+
+    return found + list(chain.from_iterable(read_branches(Matched(asks), job, world, read, failed)))
 
 
 def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) -> SourceVersion:

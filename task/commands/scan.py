@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from task.commands.branches import read_branches
 from task.deciding.job import Ask, Job, Terms, error_decision
 from task.deciding.target import first_live, live_reading
 from task.deciding.weigh import question_about, registry_error
 from task.errors import TaskError
 from task.landing.before_deciding import CONFIG, as_wanted
-from task.landing.ports import World
+from task.landing.ports import Batch, World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
-from task.pipeline.match import AT_ONCE, Matched, asks_for_all, by_branch, by_login, by_repository, left_out
+from task.pipeline.match import Matched, asks_for_all, by_repository, left_out
 from task.pipeline.overlooked import Seen
 from task.policy.judge import MOST_YOUNG, dates_needed, objection, ranked, suits, too_young, young_until
 from task.policy.strategies import rules_of
 from task.repository_config.reading import config_in
-from task.threads import in_threads
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
 Key = tuple[str, str, str, str, str]  # of an ask, or of the first ask of a choice
@@ -73,37 +73,22 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
     An ask whose config cannot be read gets an error.
     """
     open_ones = replace(matched, asks=tuple(ask for ask in matched.in_git if not _settled(ask, job.terms)))
-    groups = by_login(by_repository(open_ones, job), world)
+
+    def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
+        config = config_in(batch.repository.snapshot(batch.base, CONFIG).files)
+        return as_wanted(batch.asks, config, job.terms.now), ()
+
+    def failed(asks: Sequence[Ask], error: TaskError, base: str) -> tuple[Sequence[Ask], Sequence[Decision]]:
+        return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
+
     wanted: dict[tuple[str, ...], Ask] = {}
     decisions: list[Decision] = []
-    for asks, failed in in_threads(lambda asks: _wanted(asks, job, world), groups, AT_ONCE):
+    for asks, lost in read_branches(open_ones, job, world, read, failed):
         wanted |= {ask.key: ask for ask in asks}
-        decisions += failed
-    lost = {one.subscription.identity for one in decisions}
-    left = tuple(wanted.get(ask.key, ask) for ask in matched.asks if ask.key not in lost)
+        decisions += lost
+    gone = {one.subscription.identity for one in decisions}
+    left = tuple(wanted.get(ask.key, ask) for ask in matched.asks if ask.key not in gone)
     return replace(matched, asks=left, decisions=(*matched.decisions, *decisions))
-
-
-def _wanted(asks: Sequence[Ask], job: Job, world: World) -> tuple[list[Ask], list[Decision]]:
-    """Return the asks of one repository as its configs want them, and the errors of those that cannot be read."""
-    found: list[Ask] = []
-    failed: list[Decision] = []
-    try:
-        repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
-    except TaskError as error:
-        return [], [error_decision(ask.subscription, ask.offered, error) for ask in asks]
-    try:
-        for base, members in by_branch(repository, asks).items():
-            try:
-                config = config_in(repository.snapshot(base, CONFIG).files)
-                found += as_wanted(members, config, job.terms.now)
-            except TaskError as error:
-                failed += [error_decision(ask.subscription, ask.offered, error, base) for ask in members]
-    except TaskError as error:
-        failed += [error_decision(ask.subscription, ask.offered, error) for ask in asks]
-    finally:
-        repository.close()
-    return found, failed
 
 
 def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched, Mapping[Key, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from task import shutdown
+from task.commands.branches import read_branches
 from task.commands.scan import chosen
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import NOTHING, failed_asks, file_of, holds_of_others, places, reading, state_path, states_of
@@ -37,25 +38,19 @@ from task.model import (
     Snapshot,
     Status,
     Subscription,
-    Verdict,
 )
 from task.output.report_json import exit_code
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
 from task.pipeline.match import (
-    AT_ONCE,
     Matched,
     asks_for_all,
     asks_for_images,
-    by_branch,
-    by_login,
-    by_repository,
     left_out,
 )
 from task.policy.builds import active, holding, version_of
 from task.policy.strategies import needs
 from task.templates.commit_message import trailer_of
-from task.threads import in_threads
 from task.urls import without_login
 
 Versions = Sequence[FileVersion]
@@ -92,14 +87,12 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
 
 def unread(sub: Subscription, error: TaskError) -> Problem:
     """Return the error about an image that could not be read."""
-    verdict = error_decision(sub, sub.entry.image, error).judged
-    return Problem(
-        application=sub.application.key,
-        rule=verdict.rule,
-        message=verdict.because,
-        hint=verdict.hint,
-        exit=verdict.exit,
-    )
+    return _problem(error_decision(sub, sub.entry.image, error))
+
+
+def _problem(decision: Judged) -> Problem:
+    key, verdict = decision.subscription.application.key, decision.judged
+    return Problem(application=key, rule=verdict.rule, message=verdict.because, hint=verdict.hint, exit=verdict.exit)
 
 
 def paths_of(one: ImageStatus) -> tuple[str, ...]:
@@ -238,12 +231,7 @@ class Look:
     requests: bool = False  # open pull requests, even if no Application asks for them
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """What is known about some images, and the problems."""
-
-    rows: tuple[ImageStatus, ...] = ()
-    problems: tuple[Problem, ...] = ()
+Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]  # what is known about some images, and the problems
 
 
 def status(job: Job, world: World, look: Look) -> Status:
@@ -266,11 +254,16 @@ def status(job: Job, world: World, look: Look) -> Status:
 
 def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return what Git and the live Applications say about what was matched, and the problems with reading it."""
-    groups = by_login(by_repository(matched, job), world)
-    found = in_threads(lambda asks: _of_repository(asks, job, world, look), groups, AT_ONCE)
+    found = read_branches(
+        matched,
+        job,
+        world,
+        lambda batch: _of_branch(batch, job, world, look),
+        lambda asks, error, _base: _unread(asks, error),
+    )
     if not job.only:
         found += [_of_live(ask, job, world) for ask in matched.live]
-    return [row for one in found for row in one.rows], tuple(chain.from_iterable(one.problems for one in found))
+    return [row for rows, _ in found for row in rows], tuple(chain.from_iterable(problems for _, problems in found))
 
 
 def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
@@ -278,39 +271,13 @@ def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
     return replace(row, builds=tuple(replace(one, url=world.commit_page(repo, one.commit)) for one in row.builds))
 
 
-def _problem(decision: Judged) -> Problem:
-    key, verdict = decision.subscription.application.key, decision.judged
-    return Problem(application=key, rule=verdict.rule, message=verdict.because, hint=verdict.hint, exit=verdict.exit)
-
-
-def _of_repository(asks: Sequence[Ask], job: Job, world: World, look: Look) -> _Rows:
-    try:
-        repository = world.repository(asks[0].subscription.repo, asks[0].subscription)
-    except TaskError as error:
-        return _unread(asks, error)
-    try:
-        rows: tuple[ImageStatus, ...] = ()
-        problems: tuple[Problem, ...] = ()
-        for base, members in by_branch(repository, asks).items():
-            try:
-                found = _of_branch(Batch(repository, base, tuple(members)), job, world, look)
-            except TaskError as error:  # a branch that is missing hides no other
-                found = _unread(members, error)
-            rows, problems = rows + found.rows, problems + found.problems
-        return _Rows(rows, problems)
-    except TaskError as error:
-        return _unread(asks, error)
-    finally:
-        repository.close()
-
-
-def _unread(asks: Sequence[Ask], error: TaskError) -> _Rows:
+def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
     """Return what is known without Git. The error is reported once for each Application."""
     subs = [ask.subscription for ask in asks]
-    return _Rows(tuple(map(without_git, subs)), tuple(dict.fromkeys(unread(sub, error) for sub in subs)))
+    return list(map(without_git, subs)), list(dict.fromkeys(unread(sub, error) for sub in subs))
 
 
-def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
+def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
     pushed = [ask for ask in batch.asks if ask.subscription.head_template and not ask.subscription.pull_request]
     expected = branches_of_requests(batch if job.images else replace(batch, asks=tuple(pushed)))
     wanted = (place for ask in batch.asks for place in places(ask))
@@ -364,7 +331,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> _Rows:
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
             problems.append(Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit)))
-    return _Rows(tuple(rows), tuple(problems))
+    return rows, problems
 
 
 def _with_heads(
@@ -383,26 +350,21 @@ def _with_heads(
     return [replace(row, request=waits.get(row.subscription.identity)) for row in rows]
 
 
-def _of_live(ask: Ask, job: Job, world: World) -> _Rows:
+def _of_live(ask: Ask, job: Job, world: World) -> Rows:
     """Return the status of an Application that is patched live, about which Git says nothing."""
-    row = replace(without_git(ask.subscription), kind="live")
-    would: Verdict | None = None
-    if job.images:
-        would = patch([ask], job, world).decisions[0].judged
+    would = patch([ask], job, world).decisions[0].judged if job.images else None
+    row = replace(without_git(ask.subscription), kind="live", would=would)
     live = world.live()
     if live is None:
         because = "what the live Application says is not known: these Applications come from files"
         hint = "use --applications cluster or argocd"
         key = ask.subscription.application.key
-        return _Rows(
-            (replace(row, would=would),),
-            (Problem(application=key, rule="source", message=because, hint=hint, severity="warning"),),
-        )
+        return [row], [Problem(application=key, rule="source", message=because, hint=hint, severity="warning")]
     try:
         _manifest, _version, said = said_live(ask.subscription, live)
     except TaskError as error:
-        return _Rows((replace(row, would=would),), (unread(ask.subscription, error),))
-    return _Rows((replace(row, read=True, in_git=said, would=would),))
+        return [row], [unread(ask.subscription, error)]
+    return [replace(row, read=True, in_git=said)], []
 
 
 def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:

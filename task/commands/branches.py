@@ -1,0 +1,50 @@
+"""Reads what Git says on each branch that Applications write to, in several repositories at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TypeVar
+
+from task.deciding.job import Ask, Job
+from task.errors import TaskError
+from task.landing.ports import Batch, World
+from task.pipeline.match import AT_ONCE, Matched, by_branch, by_login, by_repository
+from task.threads import in_threads
+
+R = TypeVar("R")
+
+
+def read_branches(
+    matched: Matched,
+    job: Job,
+    world: World,
+    read: Callable[[Batch], R],
+    failed: Callable[[Sequence[Ask], TaskError, str], R],
+) -> list[R]:
+    """Return what `read` makes of each branch, and what `failed` makes of an error.
+
+    `failed` gets the base branch as well, or "" if the whole repository cannot be read.
+    """
+
+    def of_repository(asks: Sequence[Ask]) -> list[R]:
+        first = asks[0].subscription
+        try:
+            repository = world.repository(first.repo, first)
+        except TaskError as error:
+            return [failed(asks, error, "")]
+        found = []
+        try:
+            for base, members in by_branch(repository, asks).items():
+                try:
+                    found.append(read(Batch(repository, base, tuple(members))))
+                except TaskError as error:  # a branch that is missing hides no other
+                    found.append(failed(members, error, base))
+        except TaskError as error:
+            found.append(failed(asks, error, ""))
+        finally:
+            repository.close()
+        return found
+
+    groups = by_login(by_repository(matched, job), world)
+    return list(chain.from_iterable(in_threads(of_repository, groups, AT_ONCE)))
