@@ -13,14 +13,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
 
 from task.ci.publish import NAMES
-from task.cli.app import found_command
 from task.cli.call import HOSTED, defaults
-from task.cli.command import Command
 from task.option import ENV_PREFIX, PARAMETER_PREFIX, Option, every_choice, every_line, every_pair, every_word
-from task.settings import EVENT, GROUPS, SECRETS
+from task.settings import EVENT, GROUPS, SECRETS, options_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = ROOT / "tekton/task/image-update/image-update.yaml"
@@ -169,7 +166,7 @@ def parameters() -> tuple[Parameter, ...]:
     found: dict[str, dict[str, list[str]]] = {}
     options: dict[str, Option] = {}
     for command in HOSTED:
-        for one, _, option in cast("Command", found_command(command)).options:
+        for one, _, option in options_of(command):
             if one.name in ("results_dir", "dotenv") or option.old_name:
                 continue
             named = "names" if option.argument else (option.flag or one.name)

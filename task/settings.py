@@ -1,12 +1,14 @@
 """Every option of the command line, once: its name, default, group, help and reader are a field of a frozen record.
 
-A command names the records and the fields of `Settings` that it takes (`task/cli/command.py`), and gets `Settings` with
-what was given. What it does not take has its default.
+`TAKEN` names the records and the fields of `Settings` that each command takes. It gets `Settings` with what was given.
+What it does not take has its default.
 """
 
-from dataclasses import Field, dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
 from functools import cache, partial
-from typing import Any, cast, get_args, get_type_hints
+from itertools import chain
+from typing import Any, get_args, get_type_hints
 
 from task.errors import UsageError
 from task.model import Strategy, Through
@@ -682,8 +684,7 @@ class Settings:
         return self.alias.alias or self.alias.image
 
 
-# What most commands take, for what they do: records, and names of fields of `Settings`. What only real writers take is
-# in `SendOptions`.
+# What each command takes: records, and names of fields of `Settings`. What only real writers take is in `SendOptions`.
 Taken = type | str
 REACHING: tuple[Taken, ...] = (SourceOptions, "log_level", "log_format", TransportOptions, AccessOptions)
 READING = (*REACHING, ScopeOptions)  # Applications
@@ -691,11 +692,52 @@ DECIDING = (*READING, "registry_check", GitOptions, RegistryOptions, VerifyOptio
 WRITING = (*DECIDING, CommitOptions, ResultOptions, RolloutOptions)  # what a commit or its plan needs
 UPDATING = ("application", RulesOptions, "require_update", "require_match", *WRITING, "on_failure")  # run to promote
 BUILT = (EventOptions, "source_repository", *UPDATING, "comment", "deployments")  # run and plan
+TAKEN: Mapping[str, tuple[Taken, ...]] = {
+    "run": (*BUILT, SendOptions),
+    "plan": BUILT,
+    "scan": ("minimum_age", *UPDATING, SendOptions),
+    "promote": (
+        PromoteOptions,
+        AliasOptions,
+        "minimum_age",
+        "source_repository",
+        *UPDATING,
+        "deployments",
+        SendOptions,
+    ),
+    "rollback": ("app", AliasOptions, RollbackOptions, HoldOptions, *WRITING, SendOptions),
+    "hold": ("app", AliasOptions, HoldOptions, *WRITING, SendOptions),
+    "release": ("app", AliasOptions, "discard", *WRITING, SendOptions),
+    "status": (
+        StatusOptions,
+        "html",
+        EventOptions,
+        "source_repository",
+        "application",
+        RulesOptions,
+        *DECIDING,
+        HandedOptions,
+    ),
+    "wait": (WaitOptions, *REACHING, HandedOptions),
+    "lint": (LintOptions, "application", *READING),
+    "report": ("report_file", "html"),
+}
+REQUIRED = {
+    "rollback": ("app", "to"),
+    "hold": ("app", "reason"),
+    "release": ("app",),
+    "wait": ("app", "revision"),
+    "report": ("report_file",),
+}
+
+
+def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
+    """Return the options of a command: each with its field, and the type of its value."""
+    return tuple(chain.from_iterable(map(_options, TAKEN.get(command, ()))))
 
 
 @cache
-def options_of(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
-    """Return the options of a record, or the one with this name: each with its field and the type of its value."""
+def _options(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
     record = Settings if isinstance(taken, str) else taken
     hints = get_type_hints(record)
     found = (field for field in fields(record) if OPTION in field.metadata and taken in (record, field.name))
@@ -703,9 +745,8 @@ def options_of(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
 
 
 def every_option() -> tuple[tuple[Field[Any], Any, Option], ...]:
-    """Return the options of all commands."""
-    records = (cast("type", kind) for kind in get_type_hints(Settings).values() if is_dataclass(kind))
-    return tuple(one for record in (*records, Settings) for one in options_of(record))
+    """Return the options of all commands, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(map(options_of, TAKEN))))
 
 
 def check(settings: Settings) -> None:
@@ -728,13 +769,14 @@ def check(settings: Settings) -> None:
         _check_api(settings.commit)
     if settings.command == "promote":
         given = settings.promote
-        for flag, named in (
-            ("--from", given.promote_from or given.from_selector),
-            ("--to", given.promote_to or given.to_selector),
-        ):
-            if not named:
-                hint = f"name Applications with {flag}, or their labels with {flag}-selector"
-                raise UsageError(f"{flag} is missing", hint=hint)
+        named = {
+            "--from": given.promote_from or given.from_selector,
+            "--to": given.promote_to or given.to_selector,
+        }
+        for side, apps in named.items():
+            if not apps:
+                hint = f"name Applications with {side}, or their labels with {side}-selector"
+                raise UsageError(f"{side} is missing", hint=hint)
 
 
 def _check_verify(given: VerifyOptions) -> None:

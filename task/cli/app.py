@@ -9,7 +9,7 @@ matters when many pods start on one node.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, cast
@@ -21,14 +21,14 @@ from typer.main import get_command
 from task import __version__, shutdown
 from task.ci.publish import hand_over, publish, results
 from task.cli.call import HOSTED, Call, strange_variables
-from task.cli.command import Command, GroupedHelp, record_of, with_help_all
+from task.cli.command import GroupedHelp, function_of, record_of, with_help_all
 from task.cli.mistakes import as_given, explained
 from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
 from task.model import Problem, Report
 from task.output.console import abandon, unwritable
 from task.output.notify import Receivers, notify
-from task.settings import WRITERS, ResultOptions
+from task.settings import TAKEN, WRITERS, ResultOptions
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
 LOOKING = ("status", "wait")  # they print something else than a report
@@ -72,7 +72,7 @@ class GroupedCommands(TyperGroup):
 
 
 class CommandFiles(Mapping[str, TyperCommand]):
-    """Maps each command to the function with its name."""
+    """Maps each command to the function with its name. `update.py` has those that write, and others have own files."""
 
     def __getitem__(self, name: str) -> TyperCommand:
         if name not in COMMANDS:
@@ -89,21 +89,13 @@ class CommandFiles(Mapping[str, TyperCommand]):
         return len(COMMANDS)
 
 
-def found_command(name: str) -> Command | Callable[..., int]:
-    """Return a command. `update.py` has those that write, and others have files of their own."""
+@cache
+def _command(name: str) -> TyperCommand:
     # A signal in the middle would leave modules half imported, and the results of a stopped run need this one again.
     with shutdown.shield():
         module = import_module(f"task.cli.{'update' if name in (*WRITERS, 'plan') else name}")
-    found: Command | Callable[..., int] = getattr(
-        module, name
-    )  # the demo has no options of settings, and is a function
-    return found
-
-
-@cache
-def _command(name: str) -> TyperCommand:
-    found = found_command(name)
-    function = found.function() if isinstance(found, Command) else with_help_all(found)
+    body = getattr(module, name)
+    function = function_of(name, body) if name in TAKEN else with_help_all(body)  # the demo takes no settings
     (example, page), first = COMMANDS[name], str(function.__doc__)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(

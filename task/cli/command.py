@@ -1,4 +1,4 @@
-"""Makes a Typer command from a function and the records whose fields are its options, with its help.
+"""Makes a Typer command from a function and the fields that are its options, with its help.
 
 Typer's own help draws boxes and, at 80 columns, cuts our longer names and variables. Click's plain help cuts nothing.
 `--help` shows the options that most users of the command need. `--help-all` shows all, each with its variable.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import Field, dataclass, fields
-from itertools import chain
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import typer
@@ -22,57 +21,34 @@ from task.cli.call import Call
 from task.errors import UsageError
 from task.option import Given, Option, Origin, one_of, variable_of
 from task.secret import Secret
-from task.settings import GROUPS, Settings, Taken, check, every_option, options_of
+from task.settings import GROUPS, REQUIRED, TAKEN, Settings, check, options_of
 
 Body = Callable[[Settings, Call], int]
 SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "variable"}
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command: what it does, and the records whose fields are its options."""
+def function_of(command: str, body: Body) -> Callable[..., int]:
+    """Return the function from whose signature Typer makes the options of a command. `body` gets what was given."""
 
-    body: Body
-    taken: tuple[Taken, ...]
-    required: Collection[str]  # the fields that must be given
+    def called(context: typer.Context, **_given: Any) -> int:  # Typer hands over None for an empty list
+        shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
+        return body(settings_of(command, context.params), context.obj)
 
-    @property
-    def name(self) -> str:
-        """The name that users type."""
-        return self.body.__name__
-
-    @property
-    def options(self) -> Iterator[tuple[Field[Any], Any, Option]]:
-        """Its options: each with its field, and the type of its value."""
-        return chain.from_iterable(map(options_of, self.taken))
-
-    def settings(self, given: Mapping[str, Any]) -> Settings:
-        """Return the settings of a call. `given` is what Typer has read. Raises `UsageError` if they do not fit."""
-        kinds = get_type_hints(Settings).items()
-        records = {place: record_of(kind, given) for place, kind in kinds if kind in self.taken}
-        settings = Settings(self.name, **records, **{name: given[name] for name in given if name in self.taken})
-        check(settings)
-        return settings
-
-    def function(self) -> Callable[..., int]:
-        """Return the function from whose signature Typer makes the options."""
-
-        def called(context: typer.Context, **_given: Any) -> int:  # Typer hands over None for an empty list
-            shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
-            return self.body(self.settings(context.params), context.obj)
-
-        params = [
-            _parameter(field, kind, option, needed=field.name in self.required) for field, kind, option in self.options
-        ]
-        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        called.__signature__ = inspect.Signature([context, *params])  # type: ignore[attr-defined]
-        called.__annotations__, called.__doc__ = {}, self.body.__doc__
-        return with_help_all(called)
+    required = REQUIRED.get(command, ())
+    params = [_parameter(*one, needed=one[0].name in required) for one in options_of(command)]
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    called.__signature__ = inspect.Signature([context, *params])  # type: ignore[attr-defined]
+    called.__annotations__, called.__doc__ = {}, body.__doc__
+    return with_help_all(called)
 
 
-def command(*taken: Taken, required: Collection[str] = ()) -> Callable[[Body], Command]:
-    """Return a decorator that makes a command. Its function gets the settings of the call."""
-    return lambda body: Command(body, taken, required)
+def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
+    """Return the settings of a call. `given` is what Typer has read. Raises `UsageError` if they do not fit."""
+    taken, kinds = TAKEN[command], get_type_hints(Settings)
+    records = {place: record_of(kind, given) for place, kind in kinds.items() if kind in taken}
+    settings = Settings(command, **records, **{name: given[name] for name in given if name in taken})
+    check(settings)
+    return settings
 
 
 def record_of(record: type, given: Mapping[str, Any]) -> Any:
@@ -158,9 +134,9 @@ class GroupedHelp(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
         """Write the sections in their order."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
-        left_out, declared = 0, {(field.name, option.help): option for field, _, option in every_option()}
+        left_out, declared = 0, {field.name: option for field, _, option in options_of(str(self.name))}
         for param in self.get_params(ctx):
-            option = declared.get((str(param.name), str(getattr(param, "help", ""))))
+            option = declared.get(str(param.name))
             common = option is None or (
                 self.name in option.common if isinstance(option.common, tuple) else option.common
             )

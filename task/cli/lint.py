@@ -14,7 +14,6 @@ from task.annotations.subscription import Scope, subscribe
 from task.applications.manifest_files import LARGEST
 from task.argocd.owners import set_takes_back
 from task.cli.call import Call
-from task.cli.command import command
 from task.cli.job import job_of, scope_of
 from task.cli.lint_repositories import config_findings, held
 from task.commands.migration import Migration, as_json, lines, migration
@@ -30,7 +29,7 @@ from task.output.console import say
 from task.output.log import Log
 from task.pipeline.discover import Discovered, discovered
 from task.pipeline.overlooked import unknown_names
-from task.settings import READING, LintOptions, Settings
+from task.settings import Settings
 from task.text import counted, exact_json, printable, without_logins
 from task.wiring.argo import sources
 from task.wiring.world import world_of
@@ -41,7 +40,6 @@ _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
-@command(LintOptions, "application", *READING)
 def lint(settings: Settings, call: Call) -> int:
     """Check the annotations of all Applications, and the repository's config, and list every problem with its fix."""
     settings, environ, log = _with_sources(settings, call), call.environ, call.log

@@ -9,7 +9,6 @@ from jinja2 import TemplateError
 
 from task.ci.publish import write_page
 from task.cli.call import Call
-from task.cli.command import command
 from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
 from task.output.console import plain_console, say, stdout_console
@@ -22,7 +21,6 @@ from task.text import one_line
 LARGEST = 64 * 1024 * 1024  # bytes; the diffs of `plan` are in the report
 
 
-@command("report_file", "html", required=["report_file"])
 def report(settings: Settings, call: Call) -> int:
     """Show the report of a run again, or turn it into an HTML page."""
     path, html, log = settings.report_file, settings.html, call.log

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from task import shutdown
 from task.ci.publish import mask, tell, write_page
 from task.cli.call import Call
-from task.cli.command import command
 from task.cli.job import built_images, job_of
 from task.commands.status import Look
 from task.commands.status import status as look_at
@@ -15,21 +14,13 @@ from task.output.console import say, stdout_console
 from task.output.log import Log
 from task.output.status_views import json_text, page, plain, table
 from task.settings import (
-    DECIDING,
     FORGE_TOKENS,
     SECRETS,
-    EventOptions,
-    HandedOptions,
-    RulesOptions,
     Settings,
-    StatusOptions,
 )
 from task.wiring.world import world_of
 
 
-@command(
-    StatusOptions, "html", EventOptions, "source_repository", "application", RulesOptions, *DECIDING, HandedOptions
-)
 def status(settings: Settings, call: Call) -> int:
     """Show each image: its version in Git and in the cluster, its holds and its last builds."""
     given, environ, log = settings.status, call.environ, call.log

@@ -13,7 +13,6 @@ from task.after.follow_up import commented, follow_up
 from task.ci.publish import check_places, mask, publish
 from task.ci.variables import origin_of
 from task.cli.call import Call, strange_variables
-from task.cli.command import command
 from task.cli.job import built_images, job_of
 from task.commands.promotion import match_promotion
 from task.commands.scan import match_newest
@@ -26,15 +25,7 @@ from task.pipeline.match import match_images
 from task.pipeline.run import Match
 from task.pipeline.run import run as story
 from task.settings import (
-    BUILT,
     SECRETS,
-    UPDATING,
-    WRITING,
-    AliasOptions,
-    HoldOptions,
-    PromoteOptions,
-    RollbackOptions,
-    SendOptions,
     Settings,
 )
 from task.text import FEW, and_more
@@ -44,13 +35,11 @@ from task.wiring.world import world_of
 MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
 
 
-@command(*BUILT, SendOptions)
 def run(settings: Settings, call: Call) -> int:
     """Commit a newly built image to Git for every Argo CD Application that tracks it."""
     return update(replace(settings, command="plan") if settings.send.dry_run else settings, call)
 
 
-@command("minimum_age", *UPDATING, SendOptions)
 def scan(settings: Settings, call: Call) -> int:
     """Ask the registries for the newest allowed tag of every tracked image, then go on as run does."""
     if settings.require_match:
@@ -64,31 +53,26 @@ def scan(settings: Settings, call: Call) -> int:
     return update(settings, call)
 
 
-@command(PromoteOptions, AliasOptions, "minimum_age", "source_repository", *UPDATING, "deployments", SendOptions)
 def promote(settings: Settings, call: Call) -> int:
     """Bring the versions of some Applications to others, if the rules of the others allow it."""
     return update(settings, call)
 
 
-@command("app", AliasOptions, RollbackOptions, HoldOptions, *WRITING, SendOptions, required=["app", "to"])
 def rollback(settings: Settings, call: Call) -> int:
     """Go back to an older tag and hold the image there, in one commit."""
     return update(settings, call)
 
 
-@command("app", AliasOptions, HoldOptions, *WRITING, SendOptions, required=["app", "reason"])
 def hold(settings: Settings, call: Call) -> int:
     """Keep images at their current version. Later builds are remembered, not written."""
     return update(settings, call)
 
 
-@command("app", AliasOptions, "discard", *WRITING, SendOptions, required=["app"])
 def release(settings: Settings, call: Call) -> int:
     """End a hold and write the newest build that waits behind it."""
     return update(settings, call)
 
 
-@command(*BUILT)
 def plan(settings: Settings, call: Call) -> int:
     """Show what run would do, with the exact diff, and write nothing."""
     return update(settings, call)

@@ -20,11 +20,10 @@ from task.argocd.rollout import Details, Rollout
 from task.argocd.rollouts import Awaited, Judge, RolloutApi
 from task.ci.publish import tell
 from task.cli.call import Call
-from task.cli.command import command
 from task.errors import Exit, UsageError
 from task.output.console import say
 from task.output.log import Log
-from task.settings import REACHING, HandedOptions, Settings, WaitOptions
+from task.settings import Settings, WaitOptions
 from task.text import and_more
 from task.wiring.argo import Argo
 from task.wiring.git import descends_of
@@ -33,7 +32,6 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-@command(WaitOptions, *REACHING, HandedOptions, required=["app", "revision"])
 def wait(settings: Settings, call: Call) -> int:
     """Wait until Argo CD has synced a revision and its Applications are healthy."""
     environ, log = call.environ, call.log

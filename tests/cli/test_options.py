@@ -22,8 +22,8 @@ from scripts.typer_options import (
     options_of,
     takes_many,
 )
-from task.cli.app import COMMANDS, found_command, group
-from task.cli.command import Command
+from task.cli.app import COMMANDS, group
+from task.cli.command import settings_of
 from task.errors import UsageError
 from task.option import variable_of
 from task.secret import Secret
@@ -43,9 +43,7 @@ def given_to(command: str, *words: str) -> Mapping[str, Any]:
 
 
 def read(name: str, *words: str) -> Settings:
-    found = found_command(name)
-    assert isinstance(found, Command)
-    return found.settings(given_to(name, *words))
+    return settings_of(name, given_to(name, *words))
 
 
 @pytest.mark.parametrize("command", ["", *commands()])
