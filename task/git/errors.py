@@ -80,7 +80,7 @@ _FAILED, _BUSY = "the Git server answered with an error of its own", "the Git se
 _STALLED = _any("stalled", "operation too slow")
 # These may be over a moment later.
 _BROKE_OFF = _any(
-    "could not resolve", "name resolution", "name or service not known", "failed to connect", "no route to",
+    _UNKNOWN_HOST, "failed to connect", "no route to",
     "connection (?:refused|reset|closed|timed out)", "timed out", "timeout",
     "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
     "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", "returned error: 408",
@@ -94,195 +94,100 @@ PAGE = "is this a git repository"  # what git says about a page of several lines
 KILLED = "the memory may have been used up: allow the step more of it, and run it again"
 
 FAILURES = (
-    Meaning(_any("died of signal"), UnreachableError, "a git process was killed", KILLED),
-    Meaning(
-        _any("it sent more than", "git would need more than"),
-        UnreachableError,
-        "the Git server sends more than a run accepts",
-        "check the server; if the repository really is that large, allow partial clones there "
-        "(uploadpack.allowFilter), or the step more memory",
-    ),
-    Meaning(
-        _any("one repository may take"),
-        UnreachableError,
-        "the Git server takes too long",
-        "run it again; a longer --deadline gives the repository more time",
-    ),
-    Meaning(
-        _any('protocol "?http"? (?:not supported|disabled)'),
-        RepositoryError,
-        "the server redirects from https to plain http",
-        "write the repository's own https URL as repoURL, or have the server redirect to https",
-    ),
-    Meaning(
-        _any(r"returned error: 30\d", "unable to update url base from redirection"),
-        RepositoryError,
-        "the server redirects to another address, which git does not follow",
-        "write the address that it redirects to as repoURL; if that is a login page, check the URL and the login",
-    ),
-    Meaning(
-        _any("transport '[^']*' not allowed"),
-        SourceError,
-        "this Git transport is not allowed",
-        "change the repository URL to https or ssh",
-    ),
-    Meaning(
-        _any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),
-        CredentialsError,
-        "the proxy did not accept the login",
-        "check the user name and the password in HTTPS_PROXY, or in git's http.proxy",
-    ),
-    Meaning(
-        _any(r"http code 4\d\d from proxy", r"tunnel failed, response 4\d\d"),
-        RepositoryError,
-        "the proxy does not permit this",
-        "let it pass connections to this server, or name the server in NO_PROXY",
-    ),
-    Meaning(
-        _any("unsupported proxy", "invalid proxy", "proxy url", "bad(?:/illegal)? format or missing url"),
-        RepositoryError,
-        "the proxy cannot be used as it is given",
-        "write it as http://HOST:PORT in HTTPS_PROXY, or in git's http.proxy",
-    ),
-    Meaning(
-        _any(PAGE),
-        RepositoryError,
-        "the server shows a web page here, not a Git repository",
-        "open the URL in a browser: if a login page answers, give a login for this server, or let the runner past the "
-        "proxy that shows it; if not, correct the URL",
-    ),
-    Meaning(
-        _any("couldn't find remote ref"),
-        SourceError,
-        "the branch does not exist",
-        "check the spelling of the branch, and that it was not deleted",
-    ),
-    Meaning(
-        _any("remote host identification has changed"),
-        CredentialsError,
-        "the server's SSH host key has changed",
-        "if that was intended, replace the key in known_hosts; if not, somebody may intercept the connection",
-    ),
-    Meaning(
-        _any("host key verification failed", r"no \S+ host key is known"),
-        CredentialsError,
-        "the server's SSH host key is not known",
-        "compare its key with the one that its owner publishes, then give it: --ssh-host-key 'HOST ssh-ed25519 AAAA…'",
-    ),
-    Meaning(
-        _any("no user exists for uid"),
-        CredentialsError,
-        "ssh refuses to run for a user id without a passwd entry",
-        "install libnss_wrapper (the published image has it), run as a user that exists in the image, or use https",
-    ),
-    Meaning(
-        _any(
-            "certificate (?:verif|problem|has expired|subject name)", "(?:ssl|peer|client|issuer) certificate",
-            "ssl ca cert", "cafile", "self[- ]signed", "ssl: no alternative certificate",
-        ),
-        CredentialsError,
-        "the server's TLS certificate was not accepted",
-        "give the server's certificate authority (--ca-file); check the host name in the URL, and this machine's clock",
-    ),
-    Meaning(
-        _any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
-        CredentialsError,
-        "the SSH key cannot be used",
-        "give a private key without a passphrase (--ssh-key-file or --ssh-directory)",
-    ),
-    Meaning(
-        _any(
-            r"permission denied \([a-z,-]+\)", "too many authentication failures", "sign_and_send_pubkey",
-            "no supported authentication methods", "no mutual signature",
-        ),
-        CredentialsError,
-        "the server did not accept the SSH key",
-        "check that a key is given (--ssh-key-file or --ssh-directory), and that the server knows its public half",
-    ),
-    Meaning(
-        _any("could not read (?:username|password)", "terminal prompts disabled"),
-        CredentialsError,
-        _NO_LOGIN,
-        "give a login for this server (docs/credentials.md; its --git-credentials-url has to fit), and check the URL",
-    ),
-    Meaning(
-        _any(
-            "authentication (?:failed|required)", "returned error: 401", "http basic: access denied",
-            "bad credentials", "invalid (?:credentials|username or (?:token|password))",
-            "password authentication (?:was removed|is not supported)",
-        ),
-        CredentialsError,
-        _REFUSED,
-        "check the user name and the password or token given for this server",
-    ),
-    Meaning(
-        _any("no space left on device", "disk quota exceeded", "file too large"),
-        UnreachableError,
-        "a disk is full",
-        "free some space and run it again",
-    ),
-    Meaning(
-        _any("too many open files"),
-        UnreachableError,
-        "too many files are open",
-        "raise the limit of the step (ulimit -n 1024), or of the Git server if the message is its own; run it again",
-    ),
-    Meaning(
-        _any("dubious ownership"),
-        RepositoryError,
-        "git does not trust this local repository: it belongs to another user",
-        "run as its owner, or trust it: git config --global --add safe.directory PATH",
-    ),
-    Meaning(
-        _any(
-            "repository .*not found", "not found: ", "does not appear to be a git repository", "returned error: 404",
-            "project you were looking for", "repository not exported", "could not find repository",
-            "no such repository", "tf401019", "repository .*(?:does not|doesn't) exist", "not a git repository",
-            "not exist or you do not have permission", "no longer exists",
-        ),
-        RepositoryError,
-        "the repository was not found, or there is no access to it",
-        _ACCESS,
-    ),
-    Meaning(
-        _any(
-            "write access to repository not granted", "read[- ]only", "archived", "returned error: 403", "forbidden",
-            "insufficient permission", r"permission to \S+ denied", "not allowed to", "genericcontribute",
-            "access denied", "not authorized", "unauthorized", "does not have permission", "you cannot push",
-            "unable to (?:create|write) .*permission denied",
-        ),
-        RepositoryError,
-        "the server does not permit this",
-        "check that these credentials may read and write the repository",
-    ),
-    Meaning(
-        _any("returned error: 429", "too many requests", "rate limit"),
-        UnreachableError,
-        _BUSY,
-        "run it again later, and start fewer runs at the same time",
-    ),
-    Meaning(
-        _any(r"returned error: 5\d\d", "internal server error", "bad gateway", "service unavailable"),
-        UnreachableError,
-        _FAILED,
-        _AGAIN,
-    ),
-    Meaning(
-        _any(
-            _STALLED, _BROKE_OFF, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
-            "unable to (?:write|create)", "did not send all", "protocol error", "expected flush", "not our ref",
-            "remote failed to report status", "out of memory",
-        ),
-        UnreachableError,
-        _DOWN,
-        _AGAIN,
-    ),
-    Meaning(
-        _any("permission denied", "unable to access", "could not read from remote repository"),
-        RepositoryError,
-        "the repository was not found, or there is no access to it",
-        _ACCESS,
-    ),
+    Meaning("died of signal",
+            UnreachableError, "a git process was killed", KILLED),
+    Meaning(_any("it sent more than", "git would need more than"),
+            UnreachableError, "the Git server sends more than a run accepts",
+            "check the server; if the repository really is that large, allow partial clones there "
+            "(uploadpack.allowFilter), or the step more memory"),
+    Meaning("one repository may take",
+            UnreachableError, "the Git server takes too long",
+            "run it again; a longer --deadline gives the repository more time"),
+    Meaning('protocol "?http"? (?:not supported|disabled)',
+            RepositoryError, "the server redirects from https to plain http",
+            "write the repository's own https URL as repoURL, or have the server redirect to https"),
+    Meaning(_any(r"returned error: 30\d", "unable to update url base from redirection"),
+            RepositoryError, "the server redirects to another address, which git does not follow",
+            "write the address that it redirects to as repoURL; if that is a login page, check the URL and the login"),
+    Meaning("transport '[^']*' not allowed",
+            SourceError, "this Git transport is not allowed", "change the repository URL to https or ssh"),
+    Meaning(_any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),
+            CredentialsError, "the proxy did not accept the login",
+            "check the user name and the password in HTTPS_PROXY, or in git's http.proxy"),
+    Meaning(_any(r"http code 4\d\d from proxy", r"tunnel failed, response 4\d\d"),
+            RepositoryError, "the proxy does not permit this",
+            "let it pass connections to this server, or name the server in NO_PROXY"),
+    Meaning(_any("unsupported proxy", "invalid proxy", "proxy url", "bad(?:/illegal)? format or missing url"),
+            RepositoryError, "the proxy cannot be used as it is given",
+            "write it as http://HOST:PORT in HTTPS_PROXY, or in git's http.proxy"),
+    Meaning(PAGE,
+            RepositoryError, "the server shows a web page here, not a Git repository",
+            "open the URL in a browser: if a login page answers, give a login for this server, or let the runner "
+            "past the proxy that shows it; if not, correct the URL"),
+    Meaning("couldn't find remote ref",
+            SourceError, "the branch does not exist", "check the spelling of the branch, and that it was not deleted"),
+    Meaning("remote host identification has changed",
+            CredentialsError, "the server's SSH host key has changed",
+            "if that was intended, replace the key in known_hosts; if not, somebody may intercept the connection"),
+    Meaning(_any("host key verification failed", r"no \S+ host key is known"),
+            CredentialsError, "the server's SSH host key is not known",
+            "compare its key with the one that its owner publishes, then give it: --ssh-host-key 'HOST ssh-ed25519 "
+            "AAAA…'"),
+    Meaning("no user exists for uid",
+            CredentialsError, "ssh refuses to run for a user id without a passwd entry",
+            "install libnss_wrapper (the published image has it), run as a user that exists in the image, or use "
+            "https"),
+    Meaning(_any("certificate (?:verif|problem|has expired|subject name)", "(?:ssl|peer|client|issuer) certificate",
+                 "ssl ca cert", "cafile", "self[- ]signed", "ssl: no alternative certificate"),
+            CredentialsError, "the server's TLS certificate was not accepted",
+            "give the server's certificate authority (--ca-file); check the host name in the URL, and this "
+            "machine's clock"),
+    Meaning(_any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
+            CredentialsError, "the SSH key cannot be used",
+            "give a private key without a passphrase (--ssh-key-file or --ssh-directory)"),
+    Meaning(_any(r"permission denied \([a-z,-]+\)", "too many authentication failures", "sign_and_send_pubkey",
+                 "no supported authentication methods", "no mutual signature"),
+            CredentialsError, "the server did not accept the SSH key",
+            "check that a key is given (--ssh-key-file or --ssh-directory), and that the server knows its public half"),
+    Meaning(_any("could not read (?:username|password)", "terminal prompts disabled"),
+            CredentialsError, _NO_LOGIN,
+            "give a login for this server (docs/credentials.md; its --git-credentials-url has to fit), and check "
+            "the URL"),
+    Meaning(_any("authentication (?:failed|required)", "returned error: 401", "http basic: access denied",
+                 "bad credentials", "invalid (?:credentials|username or (?:token|password))",
+                 "password authentication (?:was removed|is not supported)"),
+            CredentialsError, _REFUSED, "check the user name and the password or token given for this server"),
+    Meaning(_any("no space left on device", "disk quota exceeded", "file too large"),
+            UnreachableError, "a disk is full", "free some space and run it again"),
+    Meaning("too many open files",
+            UnreachableError, "too many files are open",
+            "raise the limit of the step (ulimit -n 1024), or of the Git server if the message is its own; run it "
+            "again"),
+    Meaning("dubious ownership",
+            RepositoryError, "git does not trust this local repository: it belongs to another user",
+            "run as its owner, or trust it: git config --global --add safe.directory PATH"),
+    Meaning(_any("repository .*not found", "not found: ", "does not appear to be a git repository",
+                 "returned error: 404", "project you were looking for", "repository not exported",
+                 "could not find repository", "no such repository", "tf401019",
+                 "repository .*(?:does not|doesn't) exist", "not a git repository",
+                 "not exist or you do not have permission", "no longer exists"),
+            RepositoryError, "the repository was not found, or there is no access to it", _ACCESS),
+    Meaning(_any("write access to repository not granted", "read[- ]only", "archived", "returned error: 403",
+                 "forbidden", "insufficient permission", r"permission to \S+ denied", "not allowed to",
+                 "genericcontribute", "access denied", "not authorized", "unauthorized", "does not have permission",
+                 "you cannot push", "unable to (?:create|write) .*permission denied"),
+            RepositoryError, "the server does not permit this",
+            "check that these credentials may read and write the repository"),
+    Meaning(_any("returned error: 429", "too many requests", "rate limit"),
+            UnreachableError, _BUSY, "run it again later, and start fewer runs at the same time"),
+    Meaning(_any(r"returned error: 5\d\d", "internal server error", "bad gateway", "service unavailable"),
+            UnreachableError, _FAILED, _AGAIN),
+    Meaning(_any(_STALLED, _BROKE_OFF, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
+                 "unable to (?:write|create)", "did not send all", "protocol error", "expected flush", "not our ref",
+                 "remote failed to report status", "out of memory"),
+            UnreachableError, _DOWN, _AGAIN),
+    Meaning(_any("permission denied", "unable to access", "could not read from remote repository"),
+            RepositoryError, "the repository was not found, or there is no access to it", _ACCESS),
 )  # fmt: skip
 
 # Said by git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers and Azure when another push was faster.
@@ -315,6 +220,10 @@ _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
 _NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
 
 
+def _meaning(heard: str) -> Meaning | None:
+    return next((row for row in FAILURES if _says(heard, row.words)), None)
+
+
 def failure(
     stderr: str, subject: str, scopes: Sequence[str] = (), token: Secret = Secret(""), host: str = ""
 ) -> TaskError:
@@ -322,9 +231,8 @@ def failure(
 
     `scopes`: the beginnings of the URLs that the given logins are for. `token`: the one that the server at `host` got.
     """
-    heard = _heard(stderr)
-    meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
-    said = quoted(stderr)
+    heard, said = _heard(stderr), quoted(stderr)
+    meaning = _meaning(heard)
     if meaning is None and not said:
         # As when the kernel kills the child of git that talks to the server.
         return UnreachableError("git failed and gave no reason", hint=KILLED, subject=subject)
@@ -349,7 +257,7 @@ def broke_off(stderr: str) -> str:
     If a server was silent for long, another attempt is not worth it, because the run has waited for it already.
     """
     heard = _heard(stderr)
-    meaning = next((row for row in FAILURES if _says(heard, row.words)), None)
+    meaning = _meaning(heard)
     if meaning is None or meaning.message not in (_DOWN, _FAILED, _BUSY) or _says(heard, _STALLED):
         return ""
     return meaning.message if meaning.message != _DOWN or _says(heard, _BROKE_OFF) else ""
@@ -372,8 +280,8 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
         return RepositoryError(f"the server refused the push: {reason}; {quoted(stderr)}", hint=hint, subject=subject)
     if "hook declined" in reason and _says(stderr, _UNWELL):
         return UnreachableError(f"the Git server failed: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
-    if not _says(reason, _RULE) and isinstance(failure(f"{reason}\n{stderr}", subject), UnreachableError):
-        return failure(f"{reason}\n{stderr}", subject)
+    if not _says(reason, _RULE) and isinstance(down := failure(f"{reason}\n{stderr}", subject), UnreachableError):
+        return down
     hint = "correct what the server's message names"
     if _says(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
@@ -385,9 +293,8 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
         hint = "let this user replace its own head branches (force push), or delete the branch"
     elif "exists; cannot create" in stderr:
         hint = "the name is also the folder of other branches: choose another head branch"
-    said = quoted(stderr)
-    said = f"; {said}" if said else ""
-    return RepositoryError(f"the server refused the push: {reason}{said}", hint=hint, subject=subject)
+    said = "; ".join(filter(None, (reason, quoted(stderr))))
+    return RepositoryError(f"the server refused the push: {said}", hint=hint, subject=subject)
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
