@@ -121,7 +121,7 @@ def of_one_push() -> dict[str, int]:
             return  # a module or the body of a class, which is imported; a part of a function
         if code.co_filename.startswith(f"{TASK}/"):
             functions.add(code)
-            if code.co_name == "ran" and "push" in frame.f_locals["argv"]:
+            if code.co_qualname == "Git.run" and "push" in frame.f_locals["argv"]:
                 frames = depth(frame)
         elif code.co_name == "__init__" and code.co_filename == "<string>":  # dataclasses make it
             kind, caller = type(frame.f_locals["self"]), frame.f_back

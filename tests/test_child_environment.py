@@ -100,7 +100,7 @@ def test_ssh(tmp_path: Path) -> None:
     door = Git(environ_of(tmp_path, GIT_SSH_COMMAND=str(ssh)))
     url = "ssh://git.example.com/x"
     with pytest.raises(GitFailed):
-        door.ran("ls-remote", url, git_dir=str(tmp_path), env=door.login(url) | door.ssh_environment(url))
+        door.run("ls-remote", url, git_dir=str(tmp_path), env=door.login(url))
     door.close()
     told(tmp_path, "ssh")
 
@@ -126,7 +126,7 @@ def test_a_credential_helper_of_git(tmp_path: Path, helper: str, allowed: set[st
         login = Login("https://other.example.com", "u", Secret("p"))
         door = Git(environ_of(tmp_path), access=Access(Credentials((login,))))
         with pytest.raises(GitFailed):
-            door.ran("ls-remote", url, git_dir=str(tmp_path / "repo.git"), env=door.login(url))
+            door.run("ls-remote", url, git_dir=str(tmp_path / "repo.git"), env=door.login(url))
         door.close()
     said = (tmp_path / "helper.env").read_text()
     assert {name for name in HIDDEN if f"{SECRET}-{name}\n" in said} == allowed

@@ -88,7 +88,7 @@ def _play(folder: str) -> int:
     say(shown(report, environ))
     console = stdout_console(environ)
     say("\nThe diff:\n" + "\n".join(diff_text(one.diff or "", console) for one in plan.commits))
-    commit = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").decode().rstrip()
+    commit = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").out.decode().rstrip()
     say("\nThe commit:\n" + textwrap.indent(commit, "    ", lambda _line: True) + "\n")
     verdicts = sorted(one.verdict for one in report.decisions)
     same = [one.tree for one in plan.commits] == [one.tree for one in report.commits]

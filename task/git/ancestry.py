@@ -102,8 +102,8 @@ class _Source:
         self._git, self._repository = git, repository
         self._shown = without_login(repository)
         self._clock = Clock(git.bounds.seconds, self._shown)
-        self._env = git.login(repository) | git.ssh_environment(url)
-        self._folder = BareFolder(git.temporary, url, local=git.local(url), stall=git.stall)
+        self._env = git.login(repository)
+        self._folder = BareFolder(git, url)
         self._shallow = True  # whether the server can send a part of the history
         self._by_id = True  # whether it sends commits that no branch or tag names
         self._filter = 0  # index into _FILTERS
@@ -153,7 +153,7 @@ class _Source:
         options += [f"--filter={_FILTERS[self._filter]}"] if _FILTERS[self._filter] else []
         argv = ("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", *options, REMOTE, *what)
         try:
-            self._git.ran(*argv, git_dir=self._folder.path, env=self._env, clock=self._clock)
+            self._git.run(*argv, git_dir=self._folder.path, env=self._env, clock=self._clock)
         except GitEnded:
             raise
         except GitFailed as error:
@@ -181,7 +181,7 @@ class _Source:
 
     def _local(self, *argv: str) -> str:
         self._folder.complete()
-        return self._git.ran(*argv, git_dir=self._folder.path, clock=self._clock).out.decode()
+        return self._git.run(*argv, git_dir=self._folder.path, clock=self._clock).out.decode()
 
     def _ends(self) -> frozenset[str]:
         """Return the commits whose parents the server did not send."""

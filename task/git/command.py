@@ -9,8 +9,9 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, Any
 from urllib.parse import urljoin
@@ -37,8 +38,8 @@ from task.git.environment import (
     without_credentials,
     without_web,
 )
-from task.git.errors import KILLED, GitEnded, GitFailed
-from task.git.names import address_of, rewritten
+from task.git.errors import KILLED, GitEnded, GitFailed, failure
+from task.git.names import Address, address_of, rewritten
 from task.git.ssh import SshSharing
 from task.processes import Bounds, CapturedOutput, Clock, Watch, finish, is_secret, needs, send
 from task.secret import Secret
@@ -65,12 +66,10 @@ _PROGRESS = re.compile("(?:remote: )?(?:Enumerating|Counting|Compressing|Receivi
 NO_FILTER = "filtering not recognized"  # what git says about a server without partial clones
 _WARNINGS, _LONGEST = 100, 1000  # warnings that are logged in a run; characters of one of them
 
-_INSTALL = {"git": "install git 2.31 or newer"}
-
 
 @dataclass(frozen=True)
 class Ran:
-    """The output of a git command."""
+    """The output of a git command: also what it said on stderr, but for its progress."""
 
     out: bytes
     err: str
@@ -130,14 +129,16 @@ class Git:
         self._pairs = transport(config_pairs(environ)) if configured else []
         self._tokens = {name: value for name, value in environ.items() if is_secret(name)}
         self._access = access or Access(environ=environ)
-        self._config = HostConfig(self.run, environ if configured else {}, self._access.given.config_file)
+        self._config = HostConfig(
+            lambda *argv: self.run(*argv).out, environ if configured else {}, self._access.given.config_file
+        )
         self._nameless = False  # whether ssh has got a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
         self._programs: dict[str, Any] = {}
 
     def url(self, repo: str) -> str:
         """Return the URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
-        target = address_of(rewritten(repo, self._rewrites))
+        target = self._address(repo)
         if target.protocol not in self.protocols:
             hint = "allow it with --allow-protocol file" if target.protocol == "file" else "use https or ssh"
             what = "a local path or file:// URL" if target.protocol == "file" else f"{target.protocol}://"
@@ -148,6 +149,9 @@ class Git:
         if target.protocol == "file" and not target.url.startswith("file://"):
             return os.path.abspath(target.url)
         return target.url
+
+    def _address(self, repo: str) -> Address:
+        return address_of(rewritten(repo, self._rewrites))
 
     def local(self, url: str) -> Local:
         """Return "ours" or "safe" (as configured by the user) for a repository on this machine, else "".
@@ -166,13 +170,13 @@ class Git:
         raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str, *, at_once: bool = False) -> dict[str, str]:
-        """Return an environment that gives each login only to its server, with the user's own git settings.
+        """Return the environment for a server: each login only for its own one, the user's git settings, and ssh.
 
         `at_once`: send the login with the first request. That saves the refusal (401) that git waits for, and a round
         trip, until `ask_first` says otherwise. Raises `CredentialsError` for a configuration that git cannot read, and
         the errors of a GitHub App's token.
         """
-        target = address_of(rewritten(repo, self._rewrites))
+        target = self._address(repo)
         logins, rewrites = [*url_login(target)], self._config.rewrites
         ours, theirs, alone = self._access.pairs(), self._config.pairs, self._access.given.alone
         pairs = [*(without_credentials(theirs) if alone else theirs), *ours]
@@ -196,7 +200,7 @@ class Git:
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed on the way.
             found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
-        return found
+        return found | self.ssh_environment(target.url)
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
         """Tell whether a command failed because it sent a login unasked. From now on, the server has to ask for it.
@@ -204,7 +208,7 @@ class Git:
         With a login that a server does not know, it may not show a public repository, and a server that redirects has
         to be followed without a login.
         """
-        url = address_of(rewritten(repo, self._rewrites)).url
+        url = self._address(repo).url
         if url in self._asks_first or not (_REDIRECTED.search(error.err) or _REFUSED.search(error.err)):
             return False
         self._asks_first.add(url)
@@ -218,10 +222,10 @@ class Git:
         """
         if not _REDIRECTED.search(error.err):
             return False
-        asked, env = address_of(rewritten(repo, self._rewrites)).url, self.login(repo)
-        here = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).decode().strip()
+        asked, env = self._address(repo).url, self.login(repo)
+        here = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out.decode().strip()
         try:
-            self.ran("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock)
+            self.run("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock)
         except GitFailed as traced:  # this output is never shown: git hides Authorization in it, but no other header
             told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
         else:
@@ -248,24 +252,10 @@ class Git:
 
     def is_web_page(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> bool:
         """Tell whether a web server answers for a repository with a page, such as one to log in."""
-        said = self.ran("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock).err
+        said = self.run("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock).err
         return _PAGE.search(said) is not None
 
     def run(
-        self,
-        *argv: str,
-        git_dir: str = "",
-        stdin: bytes | str = b"",
-        env: Mapping[str, str] | None = None,
-        timeout: float = SECONDS,
-    ) -> bytes:
-        """Run one command to its end and return its output.
-
-        Raises `GitFailed`, `GitEnded` if we stopped it, or `UnreachableError` if somebody else did.
-        """
-        return self.ran(*argv, git_dir=git_dir, stdin=stdin, env=env, timeout=timeout).out
-
-    def ran(
         self,
         *argv: str,
         git_dir: str = "",
@@ -277,16 +267,18 @@ class Git:
         meanwhile: Callable[[], object] | None = None,
         stop: Callable[[str], str] | None = None,
     ) -> Ran:
-        """As `run`, with what the command said on stderr, but for its progress.
+        """Run one command to its end, and return its output.
 
         `clock`: the time that there is, for this and other commands. `program`: another one, in the same environment.
         `meanwhile`: what the caller has to do until a server answers.
         `stop`: the reason to end the command, by what it has said so far on stderr, or "".
+        Raises `GitFailed`, `GitEnded` if we stopped it, or `UnreachableError` if somebody else did.
         """
         shutdown.check()
         transfer = _head(argv) in _TRANSFERS
-        with shutdown.shield(), _scratch(git_dir or self.temporary) as into, ExitStack() as opened:
-            out, err = _output(opened), _output(opened, _TAIL)
+        with shutdown.shield(), _files_left(), ExitStack() as opened:
+            into = opened.enter_context(_scratch(git_dir or self.temporary))
+            out, err = (opened.enter_context(closing(CapturedOutput(most))) for most in (0, _TAIL))
             into.write(stdin.encode() if isinstance(stdin, str) else stdin)
             into.seek(0)
             late = clock.why if clock else f"timed out after {timeout:.0f} seconds"
@@ -328,17 +320,12 @@ class Git:
                 running = self._start(argv, git_dir, env, (into, out, err))
             return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
-    @property
-    def login_scopes(self) -> tuple[str, ...]:
-        """The beginnings of the URLs that the given logins are for."""
-        return tuple(dict.fromkeys(login.prefix for login in self._access.given.logins))
-
-    def token(self, repo: str) -> tuple[Secret, str]:
-        """Return the password or token for a repository, which is empty if none was given, and the server's host."""
-        target = address_of(rewritten(repo, self._rewrites))
-        given = self._access.given
-        found = fitting([*url_login(target), *given.spare, *given.logins], target.url)
-        return found.password if found else Secret(""), split(target.url).host
+    def failure(self, repo: str, said: str, subject: str) -> TaskError:
+        """Return the named error for what git said about a repository. It may depend on the logins that were given."""
+        target, given = self._address(repo), self._access.given
+        login = fitting([*url_login(target), *given.spare, *given.logins], target.url)
+        scopes = tuple(dict.fromkeys(one.prefix for one in given.logins))
+        return failure(said, subject, scopes, login.password if login else Secret(""), split(target.url).host)
 
     def ssh_environment(self, url: str) -> dict[str, str]:
         """Return what ssh needs to run without prompts, from options, else from the host or the user's config."""
@@ -378,7 +365,7 @@ class Git:
         into, out, err = files
         command = self._command(program)
         try:
-            with _files_left(), _ONE_AT_A_TIME, shutdown.unheard():
+            with _ONE_AT_A_TIME, shutdown.unheard():
                 return command(*argv, _env=environ, _in=into, _out=out, _err=err)
         except ValueError as error:  # sh had no word from the new process
             raise _killed(argv, program, signal.SIGKILL) from error
@@ -388,7 +375,8 @@ class Git:
             try:
                 program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
             except sh.CommandNotFound as error:
-                raise UsageError(f"{name} is not installed", hint=_INSTALL.get(name, f"install {name}")) from error
+                wanted = "git 2.31 or newer" if name == "git" else name
+                raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
             # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout`
             # so that sh's threads have nothing to do; a session of its own so that nothing can ask on a
             # terminal, and so that all its children end with it.
@@ -457,25 +445,10 @@ def _scratch(folder: str) -> IO[bytes]:
     try:
         if hasattr(os, "memfd_create"):
             return open(os.memfd_create("git"), "w+b", buffering=0)
-        path = os.path.join(folder, f".image-update-{os.urandom(8).hex()}")
-        file = open(  # noqa: SIM115 - the caller closes it
-            os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b", buffering=0
-        )
-        os.unlink(path)
-        return file
+        return TemporaryFile("w+b", buffering=0, dir=folder)
     except OSError as error:
-        if spent := exhausted(error):
-            raise spent from error
-        raise UnreachableError(
-            f"cannot make a temporary file: {error.strerror}", hint="free some space and run it again"
-        ) from error
-
-
-def _output(opened: ExitStack, most: int = 0) -> CapturedOutput:
-    with _files_left():
-        output = CapturedOutput(most)
-    opened.callback(output.close)
-    return output
+        message, hint = f"cannot make a temporary file: {error.strerror}", "free some space and run it again"
+        raise exhausted(error) or UnreachableError(message, hint=hint) from error
 
 
 def _exit_code(running: Any) -> int:

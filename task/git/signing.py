@@ -80,7 +80,7 @@ class Signer:
                 made = self._git.run(*argv, git_dir=git_dir, stdin=message, env={**env, **self._home()})
             except GitFailed as error:
                 raise _unusable(error, self._key.name) from error
-            return made.decode().strip()
+            return made.out.decode().strip()
 
     def key_ids(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP key and its subkeys, one of which signs; none for an SSH key."""
@@ -94,7 +94,7 @@ class Signer:
         """Return gpg's lines about the secret keys with this name, or all."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
-            return self._git.ran(*argv, program="gpg", env=self._home()).out.decode().splitlines()
+            return self._git.run(*argv, program="gpg", env=self._home()).out.decode().splitlines()
         except GitFailed as error:
             raise _unusable(error, self._key.name) from error
 
@@ -114,7 +114,7 @@ class Signer:
             return
         env = self._home()  # a keyring of its own
         try:
-            self._git.ran("--batch", "--quiet", "--import", program="gpg", stdin=self._key.text.reveal(), env=env)
+            self._git.run("--batch", "--quiet", "--import", program="gpg", stdin=self._key.text.reveal(), env=env)
         except GitFailed as error:
             raise _unusable(error) from error
         prints = [line.split(":")[9] for line in self._listed() if line.startswith("fpr:")]

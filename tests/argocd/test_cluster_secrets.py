@@ -183,7 +183,7 @@ def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None
 
     try:
         for url in (URL, URL.removesuffix(".git")):
-            said = door.run("credential", "fill", stdin=f"url={url}\n\n", env=door.login(url)).decode()
+            said = door.run("credential", "fill", stdin=f"url={url}\n\n", env=door.login(url)).out.decode()
             assert "password=s3cret" in said
     finally:
         door.close()

@@ -75,8 +75,8 @@ def test_configuration_by_variables_keeps_only_credentials_and_transport() -> No
 def test_input_and_output_of_any_size(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "x"})
     body = os.urandom(3_000_000)
-    oid = door().run("hash-object", "-w", "--stdin", git_dir=str(repo), stdin=body).decode().strip()
-    assert door().run("cat-file", "blob", oid, git_dir=str(repo)) == body
+    oid = door().run("hash-object", "-w", "--stdin", git_dir=str(repo), stdin=body).out.decode().strip()
+    assert door().run("cat-file", "blob", oid, git_dir=str(repo)).out == body
 
 
 def test_a_failure_says_what_git_said() -> None:
@@ -133,7 +133,7 @@ def test_calls_are_counted_by_their_command() -> None:
 
 def test_many_threads_may_share_it() -> None:
     git_door, found = door(), list[bytes]()
-    threads = [threading.Thread(target=lambda: found.append(git_door.run("version"))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(git_door.run("version").out)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -155,7 +155,7 @@ def test_a_process_that_is_killed_before_it_becomes_git(monkeypatch: pytest.Monk
 
 def test_a_program_that_is_killed() -> None:
     with pytest.raises(UnreachableError, match="git die was killed by signal 15") as caught:
-        door().ran("-c", "alias.die=!kill -15 $PPID; sleep 5", "die", clock=Clock(60, "https://host/x"))
+        door().run("-c", "alias.die=!kill -15 $PPID; sleep 5", "die", clock=Clock(60, "https://host/x"))
     assert (caught.value.subject, "memory" in caught.value.hint) == ("https://host/x", True)
 
 
@@ -198,7 +198,7 @@ def test_a_rewritten_url_is_what_counts() -> None:
 def test_a_login_within_the_url_goes_to_its_server_only(tmp_path: Path) -> None:
     git_door = Git({**os.environ, "HOME": str(tmp_path)})
     extra = git_door.login("https://bot:s%20x@host:8443/x")
-    said = git_door.run("credential", "fill", stdin="protocol=https\nhost=host:8443\n\n", env=extra)
+    said = git_door.run("credential", "fill", stdin="protocol=https\nhost=host:8443\n\n", env=extra).out
     assert said.endswith(b"username=bot\npassword=s x\n")
     with pytest.raises(GitFailed, match="credential"):
         git_door.run("credential", "fill", stdin="protocol=https\nhost=other\n\n", env=extra)
@@ -207,7 +207,9 @@ def test_a_login_within_the_url_goes_to_its_server_only(tmp_path: Path) -> None:
 def test_a_user_name_within_the_url_goes_with_the_password_of_a_helper(tmp_path: Path) -> None:
     (tmp_path / ".gitconfig").write_text('[credential]\n\thelper = "!printf \\"password=from-helper\\\\n\\" #"\n')
     git_door = Git({**os.environ, "HOME": str(tmp_path)})
-    said = git_door.run("credential", "fill", stdin="protocol=https\nhost=h\n\n", env=git_door.login("https://bot@h/x"))
+    said = git_door.run(
+        "credential", "fill", stdin="protocol=https\nhost=h\n\n", env=git_door.login("https://bot@h/x")
+    ).out
     assert b"username=bot\n" in said
     assert b"password=from-helper\n" in said
 

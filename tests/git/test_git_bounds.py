@@ -44,14 +44,14 @@ def test_a_command_that_prints_without_end(to: str) -> None:
 
 def test_what_is_printed_within_the_bound_is_all_there() -> None:
     door = Git(os.environ, bounds=Bounds(messages=3_000_000))
-    ran = door.ran("-c", "alias.much=!head -c 1500000 /dev/zero; head -c 1400000 /dev/zero >&2", "much")
+    ran = door.run("-c", "alias.much=!head -c 1500000 /dev/zero; head -c 1400000 /dev/zero >&2", "much")
     assert (len(ran.out), len(ran.err) <= 64_000) == (1_500_000, True)
 
 
 def test_a_child_that_goes_on_is_not_waited_for() -> None:
     """As ssh does that serves a connection to several commands."""
     began = time.monotonic()
-    assert Git(os.environ).run("-c", "alias.leave=!sleep 20 & echo done", "leave") == b"done\n"
+    assert Git(os.environ).run("-c", "alias.leave=!sleep 20 & echo done", "leave").out == b"done\n"
     assert time.monotonic() - began < 10
 
 
@@ -92,7 +92,7 @@ print(resource.getrlimit(resource.RLIMIT_FSIZE), repr(Bounds().passed("fatal: wr
 
 def test_a_process_of_git_starts_with_the_limits() -> None:
     door = Git(os.environ, bounds=Bounds(pack=8192 * 1024, memory=900_000 * 1024))
-    assert door.run("-c", "alias.limits=!ulimit -f; ulimit -d", "limits").split()[1] == b"900000"
+    assert door.run("-c", "alias.limits=!ulimit -f; ulimit -d", "limits").out.split()[1] == b"900000"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def filled(made: Access, url: str, home: Path, *, configured: bool = True) -> st
         return ""
     finally:
         door.close()
-    return next(line for line in said.decode().splitlines() if line.startswith("password=")).partition("=")[2]
+    return next(line for line in said.out.decode().splitlines() if line.startswith("password=")).partition("=")[2]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_secrets_do_not_show() -> None:
 
 def test_secrets_of_ours_do_not_reach_gits_environment() -> None:
     door = Git({**os.environ, **TOKEN, "INPUT_GIT-TOKEN": "t0ken"})
-    assert "t0ken" not in door.run("-c", "alias.tell=!env", "tell").decode()
+    assert "t0ken" not in door.run("-c", "alias.tell=!env", "tell").out.decode()
 
 
 def test_a_configuration_that_git_cannot_read_says_the_way_out(tmp_path: Path) -> None:

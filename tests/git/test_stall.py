@@ -118,7 +118,7 @@ def test_a_local_command_has_a_time_of_its_own() -> None:
 @pytest.mark.parametrize("script", ["sleep 0.3", "true"])
 def test_where_processes_have_no_handles(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    assert Git(os.environ).run("-c", f"alias.nap=!{script}; echo done", "nap") == b"done\n"
+    assert Git(os.environ).run("-c", f"alias.nap=!{script}; echo done", "nap").out == b"done\n"
     with pytest.raises(GitEnded, match="git"):
         Git(os.environ).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
 

@@ -19,7 +19,7 @@ from typing import IO
 from task import shutdown
 from task.errors import UnreachableError
 from task.files import remove_folder, temporary_folder
-from task.git.environment import Local
+from task.git.command import Git
 
 _MOST = 100  # packs, because git looks into each of them. Later packs need earlier ones, so all are removed together.
 _PIECE = 1 << 20  # bytes
@@ -183,13 +183,11 @@ _SAFE = " -c safe.directory=*"
 class BareFolder:
     """A bare repository in its own folder, which only this user can read. `close` removes it."""
 
-    def __init__(self, parent: str, url: str, *, local: Local, stall: float, cache: Cache | None = None) -> None:
+    def __init__(self, git: Git, url: str) -> None:
         self.path = ""
-        self._parent = parent
-        self._url = url
-        self._local = local
-        self._stall = stall
-        self.cache = cache
+        self._parent, self._url = git.temporary, url
+        self._local, self._stall = git.local(url), git.stall
+        self.cache: Cache | None = None
         self.kept = Kept()  # what the cache may keep of it
         self.object_format = "sha1"
 

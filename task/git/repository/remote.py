@@ -65,7 +65,7 @@ class Remote:
         self._git, self._url = git, repo
         url = git.url(repo)
         self._log_in()
-        self._folder = BareFolder(git.temporary, url, local=git.local(url), stall=git.stall)
+        self._folder = BareFolder(git, url)
         self._filter = _SMALL if files else _PARTIAL
         if cache_dir:
             self._borrow(cache_dir, url)
@@ -74,7 +74,7 @@ class Remote:
         self.objects = Objects(git, self._folder)
 
     def _log_in(self) -> None:
-        self._env = self._git.login(self._url, at_once=True) | self._git.ssh_environment(self._git.url(self._url))
+        self._env = self._git.login(self._url, at_once=True)
 
     def _borrow(self, cache_dir: str, url: str) -> None:
         cache = Cache(cache_dir, url)
@@ -110,8 +110,7 @@ class Remote:
         self._folder.restart(object_format)
 
     def _failure(self, error: GitFailed, subject: str) -> TaskError:
-        token, host = self._git.token(self._url)
-        return git_errors.failure(error.err, subject, self._git.login_scopes, token, host)
+        return self._git.failure(self._url, error.err, subject)
 
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
         """Return (id or `ref: name`, ref) for each of the refs that exists."""
@@ -304,7 +303,7 @@ class Remote:
         lease = f"--force-with-lease=refs/heads/{head}:{was}"
         sent = [f"--push-option={one}" for one in options if self.takes_options]
         argv = ("push", "--porcelain", "--no-verify", *sent, lease, REMOTE, f"{commit}:refs/heads/{head}")
-        run = partial(self._git.ran, git_dir=self._folder.path, clock=self.clock)
+        run = partial(self._git.run, git_dir=self._folder.path, clock=self.clock)
         try:
             with self._logged(f"push to {head}"):
                 try:
@@ -367,7 +366,7 @@ class Remote:
     def local(self, *argv: str, stdin: bytes = b"") -> bytes:
         """Run a command on what was fetched. It does not contact the server. Raises `GitFailed`."""
         self._folder.complete()
-        return self._git.ran(*argv, git_dir=self._folder.path, stdin=stdin, clock=self.clock).out
+        return self._git.run(*argv, git_dir=self._folder.path, stdin=stdin, clock=self.clock).out
 
     def _ask(
         self,
@@ -379,7 +378,7 @@ class Remote:
         """Run a command that changes nothing on the server, a few times if the server is unreachable or breaks off."""
         folder = self._folder.path
         run = partial(
-            self._git.ran, *argv, git_dir=folder, stdin=stdin, clock=self.clock, meanwhile=meanwhile, stop=stop
+            self._git.run, *argv, git_dir=folder, stdin=stdin, clock=self.clock, meanwhile=meanwhile, stop=stop
         )
 
         def ask() -> Ran:
