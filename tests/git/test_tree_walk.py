@@ -15,7 +15,7 @@ def test_a_tree_that_stands_for_ten_billion_files() -> None:
     trees = {str(level): {name: TreeEntry(TREE, str(level + 1)) for name in "0123456789"} for level in range(10)}
     trees["10"] = {"a.yaml": TreeEntry("100644", "blob")}
     with pytest.raises(SourceError, match="apps has more than 500000 files and folders") as caught:
-        look({"root": {"apps": TreeEntry(TREE, "0")}, **trees}.__getitem__, "root", [Place("apps", "tree")])
+        list(look({"root": {"apps": TreeEntry(TREE, "0")}, **trees}.__getitem__, "root", Place("apps", "tree")))
     assert caught.value.hint
 
 
@@ -26,7 +26,7 @@ def test_folders_that_are_nested_without_end() -> None:
         "100000": {"a.yaml": TreeEntry("100644", "deep")},
         "10": {"a": TreeEntry(TREE, "11"), "b.yaml": TreeEntry("100644", "x")},
     }
-    assert list(look(trees.__getitem__, "0", [Place("", "tree")]).entries) == ["a/" * 10 + "b.yaml"]
+    assert [path for path, _, _ in look(trees.__getitem__, "0", Place("", "tree"))] == ["a/" * 10 + "b.yaml"]
 
 
 def raw(*entries: tuple[str, str, int]) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from typing import ClassVar, Self, TypeVar
 
 from task.errors import Outpaced, SourceError, TargetError
@@ -238,36 +239,34 @@ class BareRepository:
         # What was read of the head branch is gone after a restart.
         if there and change.head_commit and there not in self._roots and self._remote.fetch_head(head) != there:
             raise Outpaced(f"{head} is no longer at {there}")
-        if there and self._root(there) == made.tree:
-            content = self._remote.objects.read([there])[there].content or b""
-            if f"parent {change.tip}".encode() in content.partition(b"\n\n")[0].split(b"\n"):
-                return Landing(there, made.tree, pushed=False), there
+        same = there and self._root(there) == made.tree
+        if same and change.tip in commit_of(self._remote.objects, there).parents:
+            return Landing(there, made.tree, pushed=False), there
         return None, there
 
     def _snapshot(self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()) -> Snapshot:
         """Return the places at a commit. The files of other commits, `also`, are fetched together with its own."""
-        seen = look(self._tree, self._root(tip), places)
-        every = [seen, *(look(self._tree, self._root(other), places) for other in also)]
-        wanted = sorted({one.entries[path].oid for one in every for path in one.texts} - self._texts.keys())
+        seen = [
+            [found for place in places for found in look(self._tree, self._root(one), place)] for one in (tip, *also)
+        ]
+        wanted = sorted({entry.oid for one in seen for _, entry, text in one if text} - self._texts.keys())
         if wanted:
             self._remote.fetch_files(wanted, branch)
             self._texts.update((oid, file_of(blob)) for oid, blob in self._remote.objects.read(wanted).items())
-        files = {
-            path: replace(self._texts[entry.oid], mode=entry.mode) if path in seen.texts else File("", entry.mode)
-            for path, entry in seen.entries.items()
-        }
+        files = {path: File("", entry.mode) for path, entry, _ in seen[0]}
+        files |= {path: replace(self._texts[entry.oid], mode=entry.mode) for path, entry, text in seen[0] if text}
         return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
 
     def _root(self, commit: str) -> str:
         if commit not in self._roots:
-            content = self._remote.objects.read([commit])[commit].content or b""
+            content = self._remote.objects.read([commit])[commit] or b""
             self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
             self._messages[commit] = content.partition(b"\n\n")[2].decode("utf-8", "replace")
         return self._roots[commit]
 
     def _tree(self, oid: str) -> Tree:
         if oid not in self._trees:
-            content = self._remote.objects.read([oid])[oid].content
+            content = self._remote.objects.read([oid])[oid]
             if content is None:
                 message = f"the list of names of one folder is larger than {LARGEST // 1_000_000} MB"
                 hint = "move its files into several folders"
@@ -310,8 +309,8 @@ class BareRepository:
             if "\0" in path or not _NO_NAMES.isdisjoint(path.lower().split("/")):
                 hint = "name another path in write-back-target"
                 raise TargetError(f"{blanked(path)!r} is not a path that Git can store", hint=hint, subject=subject)
-        seen = look(self._tree, self._root(change.tip), [Place(path, "exists") for path in change.files])
-        for path, entry in seen.entries.items():
+        root = self._root(change.tip)
+        for path, entry, _ in chain.from_iterable(look(self._tree, root, Place(one, "exists")) for one in change.files):
             if not (path in change.files and entry.is_file):
                 message = f"{blanked(path)!r} is in the way of a file that is to be written"
                 raise TargetError(message, hint="move or delete it, or write to another path", subject=subject)

@@ -40,15 +40,7 @@ _MOST_TREES = 2000  # trees to search for the place that a file was moved from
 _MOST_ALIKE = 20  # files of the same name to compare with one that was moved and changed
 _ALIKE = 0.5  # like `git log --follow`
 End = Literal["", "root", "server", "limit"]
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The result of reading some commits."""
-
-    blobs: list[tuple[str, str]]  # (commit, blob or "" for none)
-    texts: Mapping[str, str | None]
-    end: End = ""
+_Blobs = list[tuple[str, str]]  # (commit, blob or "" for none)
 
 
 class History:
@@ -104,28 +96,25 @@ class History:
             if self._seen and time.monotonic() > end:
                 self.end = "limit"
                 return
-            found = self._step()
-            for commit, blob in found.blobs:
-                if given == self._limit or (blob and blob not in found.texts):
+            # with an empty repository again, if the server or cache requires it
+            blobs, texts, reached = restarted(self._remote, self._some, self._forget)
+            for commit, blob in blobs:
+                if given == self._limit or (blob and blob not in texts):
                     self.end = "limit"
                     return
                 given += 1
-                yield commit, found.texts.get(blob)
-            self.end = found.end
+                yield commit, texts.get(blob)
+            self.end = reached
 
-    def _step(self) -> _Found:
-        """Return what the next commits show. Start over with an empty repository if the server or cache requires it."""
+    def _forget(self) -> None:
+        self._present = False
+        self._level = max(0, self._level - 1)
 
-        def forget() -> None:
-            self._present = False
-            self._level = max(0, self._level - 1)
-
-        return restarted(self._remote, self._some, forget)
-
-    def _some(self) -> _Found:
+    def _some(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
+        """Return what the next commits show: the blobs, the texts of those, and whether this is the end."""
         commits = self._commits()
         if not commits:
-            return _Found([], {}, "limit" if self._seen >= DEPTHS[-1] else "server")
+            return [], {}, "limit" if self._seen >= DEPTHS[-1] else "server"
         changes, used, path, newer = self._changes(
             commits, self._trees.entries(self.path, [one.tree for one in commits])
         )
@@ -139,7 +128,7 @@ class History:
         last = commits[used - 1]
         self._seen += used
         self._at, self.path, self._newer = last.parent, path, newer
-        return _Found(changes, texts, "" if last.parent else "root")
+        return changes, texts, "" if last.parent else "root"
 
     def _commits(self) -> list[PastCommit]:
         """Return the next commits along first parents, and fetch more if necessary."""
@@ -160,9 +149,9 @@ class History:
 
     def _changes(
         self, commits: Sequence[PastCommit], entries: Sequence[TreeEntry | None]
-    ) -> tuple[list[tuple[str, str]], int, str, tuple[str, TreeEntry | None] | None]:
+    ) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
         """Return (start of another blob, number of commits used, path before that, entry one commit later)."""
-        changes: list[tuple[str, str]] = []
+        changes: _Blobs = []
         newer = self._newer
         for used, (commit, entry) in enumerate(zip(commits, entries, strict=True)):
             if newer and newer[1] and entry is None and (path := self._moved_from(commit.tree, newer[0], newer[1])):
@@ -178,10 +167,9 @@ class History:
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
         oids = sorted(set(blobs))
         self._remote.fetch_files(oids, self._branch)
-        found = self._remote.objects.read(oids)
-        self._size -= sum(one.size for one in found.values() if one.content is not None)
-        files = ((oid, file_of(one)) for oid, one in found.items())
-        return {oid: None if file.problem else file.text for oid, file in files}
+        texts, size = _texts_of(self._remote.objects, oids)
+        self._size -= size
+        return texts
 
     def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
         """Return the path that became ours between two trees: the same blob, else the same name and a similar text."""
@@ -214,6 +202,14 @@ class History:
                         gone[folder + name] = one
             folders = deeper
         return gone
+
+
+def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | None], int]:
+    """Return the texts of these blobs, None for one that is no text, and how many bytes were read."""
+    found = objects.read(blobs)
+    files = {oid: file_of(content) for oid, content in found.items()}
+    texts = {oid: None if file.problem else file.text for oid, file in files.items()}
+    return texts, sum(len(content or b"") for content in found.values())
 
 
 def _oid(entry: TreeEntry | None) -> str:
@@ -276,10 +272,9 @@ def _versions(
     left = LARGEST
     for start in range(0, len(wanted), _VERSIONS_AT_ONCE):
         if left > 0:
-            found = objects.read(wanted[start : start + _VERSIONS_AT_ONCE])
-            left -= sum(one.size for one in found.values())
-            files = ((oid, file_of(one)) for oid, one in found.items())
-            texts |= {oid: None if file.problem else file.text for oid, file in files}
+            some, size = _texts_of(objects, wanted[start : start + _VERSIONS_AT_ONCE])
+            texts |= some
+            left -= size
     return {
         path: tuple(_version(texts.get(one.oid), _writer(objects, read, path, one)) for one in of)
         for path, of in blobs.items()
@@ -354,8 +349,12 @@ def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCom
         return at
     for _ in range(_MOST_STEPS):
         parents = [commit_of(objects, oid) for oid in at.parents if not objects.absent([oid])]
-        seen = [(one, look(read, one.tree, [Place(path, "exists")]).entries.get(path)) for one in parents]
-        same = [one for one, entry in seen if entry and entry.oid == blob.oid]
+        same = [
+            one
+            for one in parents
+            for where, entry, _ in look(read, one.tree, Place(path, "exists"))
+            if (where, entry.oid) == (path, blob.oid)
+        ]
         if not same:
             return at
         at = same[0]
@@ -367,6 +366,6 @@ def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:
 
     @lru_cache(maxsize=_KEPT)
     def raw(oid: str) -> bytes:
-        return objects.read([oid])[oid].content or b"" if oid else b""
+        return objects.read([oid])[oid] or b"" if oid else b""
 
     return raw, lru_cache(maxsize=_KEPT)(lambda oid: parse_tree(raw(oid), len(oid) // 2))

@@ -23,15 +23,6 @@ TOGETHER = 512_000_000  # bytes that are read together
 _AT_ONCE = 500  # questions that fit into a pipe, so that neither side blocks the other
 
 
-@dataclass(frozen=True)
-class Object:
-    """One object: `content` is None if it is larger than `LARGEST`."""
-
-    kind: str  # "commit", "tree", "blob"
-    size: int
-    content: bytes | None
-
-
 class MissingObjectError(UnreachableError):
     """A required object cannot be read."""
 
@@ -44,31 +35,29 @@ class Objects:
         self._folder = folder
         self._talk: Talk | None = None
 
-    def read(self, oids: Sequence[str]) -> Mapping[str, Object]:
-        """Return all of these objects. Raises `MissingObjectError` if the server sent less than was requested.
+    def read(self, oids: Sequence[str]) -> Mapping[str, bytes | None]:
+        """Return all of these objects; None for one that is larger than `LARGEST`.
 
-        Raises `SourceError` if they are more than `TOGETHER`: a small pack may hold thousands of large files.
+        Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if they are more than
+        `TOGETHER`: a small pack may hold thousands of large files.
         """
-        found: dict[str, Object] = {}
+        found: dict[str, bytes | None] = {}
         size = 0
-        for start in range(0, len(oids), _AT_ONCE):
-            for oid, one in self._some(oids[start : start + _AT_ONCE]):
-                found[oid] = one
-                size += len(one.content or b"")
-                if size > TOGETHER:
-                    self.close()
-                    message = f"the files and folders to read are larger than {TOGETHER // 1_000_000} MB together"
-                    raise SourceError(message, hint="name a smaller folder, or leave large files out of it")
+        for oid, content in self._each(oids):
+            if isinstance(content, MissingObjectError):
+                self.close()
+                raise content
+            found[oid] = content
+            size += len(content or b"")
+            if size > TOGETHER:
+                self.close()
+                message = f"the files and folders to read are larger than {TOGETHER // 1_000_000} MB together"
+                raise SourceError(message, hint="name a smaller folder, or leave large files out of it")
         return found
 
     def absent(self, oids: Sequence[str]) -> list[str]:
         """Return the ids that are not present."""
-        found = (
-            one
-            for start in range(0, len(oids), _AT_ONCE)
-            for one in self._some(oids[start : start + _AT_ONCE], content=False)
-        )
-        return [oid for oid, one in found if one.kind == "missing"]
+        return [oid for oid, content in self._each(oids) if isinstance(content, MissingObjectError)]
 
     def close(self) -> None:
         """Stop the process, if it was started."""
@@ -76,55 +65,57 @@ class Objects:
             self._talk.close()
             self._talk = None
 
-    def _some(self, oids: Sequence[str], *, content: bool = True) -> Iterator[tuple[str, Object]]:
-        asked = False
+    def _each(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes | MissingObjectError | None]]:
+        """Yield each object's content, None if it is larger than `LARGEST`, or the error that it is not there."""
+        asked = 0  # how many questions were sent
         for number, oid in enumerate(oids):
             if self._talk is None:
                 self._folder.complete()  # otherwise it would fetch missing objects by itself
-                self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.path), False
+                self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.path), number
             try:
                 with shutdown.ending(self._talk.end):
-                    if not asked:
-                        self._talk.ask.write("".join(f"{one}\n" for one in oids[number:]).encode())
+                    if asked == number:
+                        asked += _AT_ONCE
+                        self._talk.ask.write("".join(f"{one}\n" for one in oids[number:asked]).encode())
                         self._talk.ask.flush()
-                        asked = True
-                    found = self._one(self._talk, oid, content=content)
+                    found = _answer(self._talk, oid)
             except (MissingObjectError, OSError) as error:
                 self.close()
                 shutdown.check()
                 if isinstance(error, MissingObjectError):
                     raise
                 raise MissingObjectError(f"object {oid} cannot be read", hint="run it again") from error
-            if found.size > LARGEST:  # a blob of a few kilobytes may expand to terabytes
+            if found is None:  # a blob of a few kilobytes may expand to terabytes
                 self.close()
             yield oid, found
 
-    @staticmethod
-    def _one(talk: Talk, oid: str, *, content: bool) -> Object:
-        head = talk.answer.readline().split()
-        if head[1:] == [b"missing"] and not content:
-            return Object("missing", 0, None)
-        if len(head) != 3:  # "<id> <type> <size>", or "<id> missing"
-            raise MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
-        kind, size = head[1].decode(), int(head[2])
-        if size > LARGEST:
-            return Object(kind, size, None)
-        found = talk.answer.read(size)
-        if len(found) < size:
-            raise MissingObjectError(f"object {oid} is broken", hint="run it again")
-        talk.answer.read(1)  # a line end
-        return Object(kind, size, found if content else None)
+
+def _answer(talk: Talk, oid: str) -> bytes | MissingObjectError | None:
+    head = talk.answer.readline().split()
+    missing = MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
+    if head[1:] == [b"missing"]:
+        return missing
+    if len(head) != 3:  # "<id> <type> <size>"
+        raise missing
+    size = int(head[2])
+    if size > LARGEST:
+        return None
+    found = talk.answer.read(size)
+    if len(found) < size:
+        raise MissingObjectError(f"object {oid} is broken", hint="run it again")
+    talk.answer.read(1)  # a line end
+    return found
 
 
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
-def file_of(blob: Object) -> File:
-    """Return its text with byte order mark and line ends as they are, or the reason why it has none."""
-    if blob.content is None:
+def file_of(blob: bytes | None) -> File:
+    """Return a blob's text with byte order mark and line ends as they are, or the reason why it has none."""
+    if blob is None:
         return File("", problem="larger than 10 MB")
     try:
-        text = blob.content.decode("utf-8")
+        text = blob.decode("utf-8")
     except UnicodeDecodeError:
         return File("", problem="not UTF-8 text")
     if "\0" in text:
@@ -166,7 +157,7 @@ def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCom
 
 def commit_of(objects: Objects, oid: str) -> PastCommit:
     """Return a commit that is present."""
-    head, _, message = (objects.read([oid])[oid].content or b"").partition(b"\n\n")
+    head, _, message = (objects.read([oid])[oid] or b"").partition(b"\n\n")
     said: dict[str, list[str]] = {}
     for line in head.split(b"\n"):
         key, _, value = line.decode("utf-8", "replace").partition(" ")
@@ -213,7 +204,7 @@ class PastTrees:
         """Return the trees themselves."""
         for start in range(0, len(oids), _TREES_AT_ONCE):
             for oid, found in self._objects.read(oids[start : start + _TREES_AT_ONCE]).items():
-                yield oid, parse_tree(found.content or b"", len(oid) // 2)
+                yield oid, parse_tree(found or b"", len(oid) // 2)
 
 
 FOLDER = "040000"
@@ -245,14 +236,6 @@ class TreeEntry:
         return self.mode.startswith("100")
 
 
-@dataclass(frozen=True)
-class Walked:
-    """The entries of the trees at some places."""
-
-    entries: dict[str, TreeEntry]  # path → its entry
-    texts: set[str]  # those paths whose text is needed
-
-
 def parse_tree(raw: bytes, width: int) -> Tree:
     """Return the entries of a raw tree object. `width` is the length of a binary object id."""
     return _parsed(_lines(raw, width))
@@ -280,15 +263,11 @@ def _parsed(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
     }
 
 
-def look(read: ReadTree, root: str, places: Iterable[Place]) -> Walked:
-    """Return what is at each of these places, below the tree `root`. `read` returns a tree by its object id."""
-    seen = Walked({}, set())
-    for place in places:
-        _look_at(read, root, place, seen)
-    return seen
+def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
+    """Yield (path, entry, whether its text is needed) of what is at a place, below the tree `root`.
 
-
-def _look_at(read: ReadTree, root: str, place: Place, seen: Walked) -> None:
+    `read` returns a tree by its object id.
+    """
     entry, path = TreeEntry(FOLDER, root), ""
     for name in filter(None, place.path.split("/")):
         if not entry.is_folder:
@@ -302,18 +281,13 @@ def _look_at(read: ReadTree, root: str, place: Place, seen: Walked) -> None:
     if entry.is_folder and reached and place.want in {"folder", "tree", "names", "files"}:
         for below, file in _listed(read, path, entry.oid, deep=place.want != "folder"):
             if place.want == "files" and not file.is_folder:
-                seen.entries[below] = file
-                seen.texts.update({below} if file.is_file else ())
+                yield below, file, file.is_file
             elif file.is_file and place.want == "names":
-                seen.entries.setdefault(below, file)
+                yield below, file, False
             elif file.is_file and below.endswith(_MANIFESTS):
-                seen.entries[below] = file
-                seen.texts.add(below)
-        return
-    if path:
-        seen.entries[path] = entry
-    if entry.is_file and reached and place.want != "exists":
-        seen.texts.add(path)
+                yield below, file, True
+    elif path:
+        yield path, entry, entry.is_file and reached and place.want != "exists"
 
 
 def changed_paths(read: ReadTree, before: str, after: str) -> list[str]:
