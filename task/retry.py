@@ -59,10 +59,10 @@ class NotDoneError(UnreachableError):
     """The server says that it has done nothing, and that another attempt would not help."""
 
 
-def land_once(send: Callable[[], str], landed: Callable[[], str], unknown: str) -> str:
-    """Return the commit that `send` made. If its answer was lost, look for it, and send again only if it is not there.
+def land_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T:
+    """Return what `send` returns. If its answer was lost, look for the change, and send again only if it is not there.
 
-    `send` raises an `UnreachableError` if the answer was lost. `landed` returns the commit if it is there, or "".
+    `send` raises an `UnreachableError` if the answer was lost. What `landed` returns is true if the change is there.
     `unknown` is the question that stays open if the server cannot be asked, such as "whether the push arrived".
     Raises what `send` raises.
     """
@@ -74,20 +74,20 @@ def land_once(send: Callable[[], str], landed: Callable[[], str], unknown: str) 
             raise
         except (Outpaced, RepositoryError):
             # What was in the way may be our own first request, which was still on its way when we looked.
-            if lost and (commit := _looked(landed, unknown, lost)):
-                return commit
+            if lost and (found := _looked(landed, unknown, lost)):
+                return found
             raise
         except UnreachableError as error:
             lost = error
-            if commit := _looked(landed, unknown, lost):
-                return commit
+            if found := _looked(landed, unknown, lost):
+                return found
             if not pause or shutdown.code():
                 raise
             shutdown.sleep(pause)
     raise AssertionError  # pragma: no cover - the last turn returns or raises
 
 
-def _looked(landed: Callable[[], str], unknown: str, cause: UnreachableError) -> str:
+def _looked(landed: Callable[[], T], unknown: str, cause: UnreachableError) -> T:
     try:
         return landed()
     except TaskError:

@@ -316,12 +316,8 @@ class BareRepository:
                 raise TargetError(message, hint="move or delete it, or write to another path", subject=subject)
 
     def _push(self, head: str, commit: str, was: str, options: Sequence[str], *, replaces: bool) -> None:
-        def push() -> str:
-            if not self._remote.push(head, commit, was, options, replaces=replaces):
-                raise Outpaced(f"{head}: another run has just made the very same commit")
-            return commit
-
-        land_once(push, lambda: commit if self._remote.contains(head, commit) else "", "whether the push arrived")
+        send = partial(self._remote.push, head, commit, was, options, replaces=replaces)
+        land_once(send, lambda: self._remote.contains(head, commit), "whether the push arrived")
 
 
 # The mark of a head branch that is ours: a trailer with the tree of the very commit that has it. Only a commit that is

@@ -8,8 +8,8 @@ on a branch of its own: were it put back to its base first, GitHub would close i
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import ClassVar, Protocol
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError
@@ -85,38 +85,38 @@ class CommittedByApi(BareRepository):
         return commit
 
     def _create(self, branch: str, commit: str) -> None:
-        def create() -> str:
-            self._api().create(branch, commit)
-            return commit
-
-        land_once(create, lambda: commit if self._remote.tip(branch) == commit else "", "whether the branch was made")
+        land_once(
+            lambda: self._api().create(branch, commit),
+            lambda: self._remote.tip(branch) == commit,
+            "whether the branch was made",
+        )
 
     def _commit(self, branch: str, change: Changeset, made: Landing) -> str:
         """Make the commit on a branch that is at `change.tip`, and return it."""
-        try:
-            # Git makes the same tree from the same files, so a commit with this parent and tree is ours, or as good.
+        # Git makes the same tree from the same files, so a commit with this parent and tree is ours, or as good.
+        with self._race(branch, change.tip):
             return land_once(
                 lambda: self._api().commit(branch, change),
                 lambda: self._remote.child(branch, change.tip, made.tree),
                 "whether the commit was made",
             )
-        except RepositoryError as error:
-            if self._remote.tip(branch) != change.tip:  # a lost race with an unknown message
-                raise Outpaced(f"{self._remote.subject(branch)}: {error.message}") from error
-            raise
 
     def _replace(self, head: str, was: str, aside: str, commit: str) -> None:
-        def replace() -> str:
-            self._api().replace(head, was, aside, commit)
-            return commit
-
-        try:
+        with self._race(head, was):
             land_once(
-                replace, lambda: commit if self._remote.tip(head) == commit else "", "whether the branch was moved"
+                lambda: self._api().replace(head, was, aside, commit),
+                lambda: self._remote.tip(head) == commit,
+                "whether the branch was moved",
             )
+
+    @contextmanager
+    def _race(self, branch: str, was: str) -> Iterator[None]:
+        """Raise `Outpaced` for a refusal if the branch has moved: a lost race with an unknown message."""
+        try:
+            yield
         except RepositoryError as error:
-            if self._remote.tip(head) != was:
-                raise Outpaced(f"{self._remote.subject(head)}: {error.message}") from error
+            if self._remote.tip(branch) != was:
+                raise Outpaced(f"{self._remote.subject(branch)}: {error.message}") from error
             raise
 
     def _drop(self, branch: str) -> None:

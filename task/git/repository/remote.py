@@ -290,12 +290,13 @@ class Remote:
                 raise StartAgain from error
             raise self._failure(error, self.subject(branch)) from error
 
-    def push(self, head: str, commit: str, was: str, options: Sequence[str] = (), *, replaces: bool = False) -> bool:
-        """Push the commit to a branch that is at `was` ("" if there is none). Return False if it was there already.
+    def push(self, head: str, commit: str, was: str, options: Sequence[str] = (), *, replaces: bool = False) -> None:
+        """Push the commit to a branch that is at `was` ("" if there is none).
 
         `replaces`: what the branch holds need not be in the commit. `options` are for the server; one that takes none
         gets the push without them.
-        Raises `Outpaced` and `RepositoryError`. After an `UnreachableError`, it is unknown whether the push landed.
+        Raises `RepositoryError`, and `Outpaced`, also if the branch has this commit already. After an
+        `UnreachableError`, it is unknown whether the push landed.
         """
         self._folder.complete()
         # Without a lease, git also pushes to a branch that was deleted or set back meanwhile, and what was taken out of
@@ -315,7 +316,8 @@ class Remote:
                     # know, so git wants to send history that we never had. It can ask the server what both have
                     # (protocol v2); that is a request more, so only where it is needed.
                     said = run("-c", "push.negotiate=true", *argv, env=self._env).out
-            return not any(line.startswith(b"=") for line in said.splitlines())
+            if any(line.startswith(b"=") for line in said.splitlines()):
+                raise Outpaced(f"{head}: another run has just made the very same commit")
         except GitFailed as error:
             lines = error.out.decode("utf-8", "replace").splitlines()
             if self._folder.cache is not None and "pack-objects" in error.err:
