@@ -148,12 +148,11 @@ class _Source:
 
     def _fetch(self, depth: int, *what: str) -> bool:
         """Tell whether the server sent it; False if it gives no commits by id. Raises `GitFailed`."""
-        self._folder.partial()
         options = [f"--depth={depth}"] if self._shallow else []
         options += [f"--filter={_FILTERS[self._filter]}"] if _FILTERS[self._filter] else []
         argv = ("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", *options, REMOTE, *what)
         try:
-            self._git.run(*argv, git_dir=self._folder.path, env=self._env, clock=self._clock)
+            self._git.run(*argv, git_dir=self._folder.partial(), env=self._env, clock=self._clock)
         except GitEnded:
             raise
         except GitFailed as error:
@@ -180,8 +179,7 @@ class _Source:
         return True
 
     def _local(self, *argv: str) -> str:
-        self._folder.complete()
-        return self._git.run(*argv, git_dir=self._folder.path, clock=self._clock).out.decode()
+        return self._git.run(*argv, git_dir=self._folder.complete(), clock=self._clock).out.decode()
 
     def _ends(self) -> frozenset[str]:
         """Return the commits whose parents the server did not send."""

@@ -1,4 +1,4 @@
-"""The throw-away bare repository of one store: three files and two folders, created without a process.
+"""The throw-away bare repository of one store, created without a process.
 
 It may borrow what earlier runs fetched from the same repository (`--git-cache-dir`): packs. These are named by what
 they hold and appear whole, so any number of runs may read and add at the same time, without a lock. Nothing in the
@@ -198,25 +198,17 @@ class BareFolder:
         with shutdown.shield():
             self.path = temporary_folder(self._parent)
         with self._room():
-            os.mkdir(f"{self.path}/objects")
+            os.makedirs(f"{self.path}/objects/info")
             os.mkdir(f"{self.path}/refs")
-        self._write("HEAD", "ref: refs/heads/none\n")
-        self._borrow()
+            self._write("HEAD", "ref: refs/heads/none\n")
+            if self.cache and self.cache.open(self.object_format):
+                self.cache = None
+            if self.cache:
+                self._write("objects/info/alternates", f"{_quoted(self.cache.objects)}\n")
+            if self.cache and (tip := self.cache.kept().tip):
+                self._write("packed-refs", f"{tip} refs/image-update/kept\n")
+                self._write("shallow", f"{tip}\n")
         self.partial()
-
-    def _borrow(self) -> None:
-        """Let git use what earlier runs have fetched."""
-        if self.cache is None:
-            return
-        if self.cache.open(self.object_format):
-            self.cache = None
-            return
-        with self._room():
-            os.mkdir(f"{self.path}/objects/info")
-        self._write("objects/info/alternates", f"{_quoted(self.cache.objects)}\n")
-        if tip := self.cache.kept().tip:
-            self._write("packed-refs", f"{tip} refs/image-update/kept\n")
-            self._write("shallow", f"{tip}\n")
 
     def restart(self, object_format: str) -> None:
         """Start again with an empty one, for the other kind of object ids."""
@@ -224,24 +216,29 @@ class BareFolder:
         self.object_format = object_format
         self.create()
 
-    def partial(self) -> None:
-        """For fetching: objects may be missing, because the remote has them."""
-        self._configure(_PARTIAL, _PROMISOR)
+    def partial(self) -> str:
+        """Return its path, for fetching: objects may be missing, because the remote has them."""
+        return self._configured(_PARTIAL, _PROMISOR)
 
-    def complete(self) -> None:
-        """For pushing: pretend that no object is missing, or `pack-objects` would fetch every object that it visits."""
-        self._configure("", "")
+    def complete(self) -> str:
+        """Return its path, for everything else: git is told that no object is missing.
 
-    def _configure(self, partial: str, promisor: str) -> None:
+        Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` those that are not there.
+        """
+        return self._configured("", "")
+
+    def _configured(self, partial: str, promisor: str) -> str:
         local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "") if self._local else ""
         text = _CONFIG.format(
             partial=partial, promisor=promisor, remote=REMOTE, url=_quoted(self._url), format=self.object_format,
             local=local, stall=max(round(self._stall), 1),
         )  # fmt: skip
-        self._write("config", text)
+        with self._room():
+            self._write("config", text)
+        return self.path
 
     def _write(self, name: str, text: str) -> None:
-        with self._room(), open(f"{self.path}/{name}", "w", encoding="utf-8", errors="surrogateescape") as file:
+        with open(f"{self.path}/{name}", "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
 
     @contextmanager

@@ -70,8 +70,7 @@ class Objects:
         asked = 0  # how many questions were sent
         for number, oid in enumerate(oids):
             if self._talk is None:
-                self._folder.complete()  # otherwise it would fetch missing objects by itself
-                self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.path), number
+                self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.complete()), number
             try:
                 with shutdown.ending(self._talk.end):
                     if asked == number:

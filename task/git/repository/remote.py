@@ -114,29 +114,27 @@ class Remote:
 
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
         """Return (id or `ref: name`, ref) for each of the refs that exists."""
-        self._folder.create()
-        try:
-            with self._logged(f"list {' '.join(names)}"):
-                out = self._ask("ls-remote", *(["--symref"] if symbolic else []), REMOTE, *names).out
-        except GitFailed as error:
-            raise self._failure(error, self.repo) from error
-        # A pattern of ls-remote matches the end of a name, and a server may have a million such branches, so read line
-        # by line.
-        lines = (line.decode("utf-8", "replace").rstrip("\n").partition("\t") for line in BytesIO(out))
-        return [(word, name) for word, _, name in lines if name in names]
+        found = self._listed(" ".join(names), *(["--symref"] if symbolic else []), REMOTE, *names)
+        return [one for one in found if one[1] in names]  # a pattern of ls-remote matches the end of a name
 
     def branches(self, beginnings: Collection[str]) -> list[str]:
         """Return the names of all branches with one of these prefixes, in order."""
-        self._folder.create()
         heads = "refs/heads/"
+        wanted = tuple(f"{heads}{one}" for one in beginnings)
+        found = self._listed(f"branches {' '.join(beginnings)}", REMOTE, *(f"{one}*" for one in wanted))
+        return sorted(name.removeprefix(heads) for _, name in found if name.startswith(wanted))
+
+    def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
+        """Yield (id or `ref: name`, ref) for the lines of ls-remote. A server may have a million of them."""
+        self._folder.create()
         try:
-            with self._logged(f"list branches {' '.join(beginnings)}"):
-                out = self._ask("ls-remote", REMOTE, *(f"{heads}{one}*" for one in beginnings)).out
+            with self._logged(f"list {what}"):
+                out = self._ask("ls-remote", *argv).out
         except GitFailed as error:
             raise self._failure(error, self.repo) from error
-        names = (line.decode("utf-8", "replace").rstrip("\n").partition("\t")[2] for line in BytesIO(out))
-        wanted = tuple(f"{heads}{one}" for one in beginnings)
-        return sorted(name.removeprefix(heads) for name in names if name.startswith(wanted))
+        for line in BytesIO(out):
+            word, _, name = line.decode("utf-8", "replace").rstrip("\n").partition("\t")
+            yield word, name
 
     def default_branch(self) -> tuple[str, str]:
         """Return the branch that the remote's HEAD names, and its tip. Raises `SourceError` if there is none."""
@@ -162,24 +160,18 @@ class Remote:
             branch, _ = self.default_branch()
             return branch, self.fetch_tips(branch)
         default = cache(self.default_branch)
-        tip = self._fetch_branch("HEAD", 1, "base", "the tip of the default branch", default, [_MEMORIES])
+        tip = self._fetch_branch(
+            "HEAD", 1, "base", "the tip of the default branch", default, [_MEMORIES], optional=True
+        )
         found = self._fetched_tips()
         branch, named = default()
         if tip != named:  # it moved between the two answers, or HEAD names another branch now
             return branch, self.fetch_tips(branch)
-        self._keep(tip)
         return branch, {**found, branch: tip}
 
-    def fetch_tip(self, branch: str, meanwhile: Callable[[], object] | None = None) -> str:
-        """Return the branch's tip, with its trees. Raises `SourceError` if there is no such branch.
-
-        `meanwhile`: work for the caller until the server answers.
-        """
-        tip = self._fetch_branch(branch, 1, "base", "the tip of the branch", meanwhile)
-        if not tip:
-            raise self._no_branch(branch)
-        self._keep(tip)
-        return tip
+    def fetch_tip(self, branch: str) -> str:
+        """Return the branch's tip, with its trees. Raises `SourceError` if there is no such branch."""
+        return self._fetch_branch(branch, 1, "base", "the tip of the branch")
 
     def fetch_tips(
         self,
@@ -203,9 +195,6 @@ class Remote:
         depth = 2 if heads else 1
         more = [_MEMORIES, *patterns, *([_DEFAULT] if default else [])]
         tip = self._fetch_branch(branch, depth, "base", why, meanwhile, more)
-        if not tip:
-            raise self._no_branch(branch)
-        self._keep(tip)
         return {**self._fetched_tips(), branch: tip}
 
     def _fetched_tips(self) -> dict[str, str]:
@@ -216,21 +205,13 @@ class Remote:
         tips = {found[2]: found[1] for line in lines if (found := _FETCHED.match(line))}
         return {**tips, "HEAD": heads[0]} if heads else tips
 
-    def _keep(self, tip: str) -> None:
-        """Remember this tip for later runs if all below it is here. Servers without shallow fetches send history."""
-        if self._depth:
-            self._folder.kept = Kept(tip, self._filter == _WHOLE)
-
     def fetch_head(self, branch: str) -> str:
         """Return the tip of a head branch, with its trees and its parent, or "" if there is no such branch."""
-        return self._fetch_branch(branch, 2, "head", "what the head branch holds")
+        return self._fetch_branch(branch, 2, "head", "what the head branch holds", optional=True)
 
     def fetch_commits(self, depth: int, branch: str) -> str:
         """Return the branch's tip, with the trees of some commits. Raises `SourceError` if there is no such branch."""
-        tip = self._fetch_branch(branch, depth, "history", "earlier commits")
-        if not tip:
-            raise self._no_branch(branch)
-        return tip
+        return self._fetch_branch(branch, depth, "history", "earlier commits")
 
     def _fetch_branch(
         self,
@@ -240,10 +221,13 @@ class Remote:
         why: str,
         meanwhile: Callable[[], object] | None = None,
         more: Sequence[str] = (),
+        *,
+        optional: bool = False,
     ) -> str:
-        """Fetch the tip of a branch, in the coarsest way that the server allows, and return it, or "" if it is missing.
+        """Fetch the tip of a branch, in the coarsest way that the server allows, and return it.
 
-        `more`: refspecs of what else to fetch.
+        `more`: refspecs of what else to fetch. If there is no such branch, return "" if it is `optional`, else raise
+        `SourceError`.
         """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
@@ -254,7 +238,9 @@ class Remote:
                 said = self._fetch(*depths, refs=[refspec, *more], why=why, meanwhile=meanwhile)
             except GitFailed as error:
                 if f"couldn't find remote ref {name}" in error.err:
-                    return ""
+                    if optional:
+                        return ""
+                    raise self._no_branch(branch) from error
                 if _DEFAULT in more and "couldn't find remote ref HEAD" in error.err:  # it names no branch that exists
                     more = [one for one in more if one != _DEFAULT]
                     continue
@@ -264,7 +250,10 @@ class Remote:
             if NO_FILTER in said:
                 self._filter = _WHOLE
             with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
-                return file.readline().partition("\t")[0]
+                tip = file.readline().partition("\t")[0]
+            if ref == "base" and depths:  # for later runs: all below it is here, without history
+                self._folder.kept = Kept(tip, self._filter == _WHOLE)
+            return tip
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
         """Fetch those of these blobs that are not here yet."""
@@ -298,13 +287,12 @@ class Remote:
         Raises `RepositoryError`, and `Outpaced`, also if the branch has this commit already. After an
         `UnreachableError`, it is unknown whether the push landed.
         """
-        self._folder.complete()
         # Without a lease, git also pushes to a branch that was deleted or set back meanwhile, and what was taken out of
         # it would be in it again. A commit on top of `was` forces nothing.
         lease = f"--force-with-lease=refs/heads/{head}:{was}"
         sent = [f"--push-option={one}" for one in options if self.takes_options]
         argv = ("push", "--porcelain", "--no-verify", *sent, lease, REMOTE, f"{commit}:refs/heads/{head}")
-        run = partial(self._git.run, git_dir=self._folder.path, clock=self.clock)
+        run = partial(self._git.run, git_dir=self._folder.complete(), clock=self.clock)
         try:
             with self._logged(f"push to {head}"):
                 try:
@@ -347,8 +335,7 @@ class Remote:
 
     def tip(self, branch: str) -> str:
         """Return the commit that a branch is at, or "" if there is no such branch."""
-        name = f"refs/heads/{branch}"
-        return next((oid for oid, ref in self.refs(name) if ref == name), "")
+        return next((oid for oid, _ in self.refs(f"refs/heads/{branch}")), "")
 
     def _lately(self, branch: str) -> list[tuple[str, str, list[str]]]:
         """Return (id, tree, parents) of the last commits of a branch."""
@@ -362,13 +349,11 @@ class Remote:
 
     def ready(self) -> str:
         """Return the folder of what was fetched, for a command that does not contact the server."""
-        self._folder.complete()
-        return self._folder.path
+        return self._folder.complete()
 
     def local(self, *argv: str, stdin: bytes = b"") -> bytes:
         """Run a command on what was fetched. It does not contact the server. Raises `GitFailed`."""
-        self._folder.complete()
-        return self._git.run(*argv, git_dir=self._folder.path, stdin=stdin, clock=self.clock).out
+        return self._git.run(*argv, git_dir=self._folder.complete(), stdin=stdin, clock=self.clock).out
 
     def _ask(
         self,
