@@ -73,6 +73,13 @@ def check_file(path: str) -> None:
         os.close(file)
 
 
+def write_private(path: str, text: str) -> None:
+    """Write a file that only this user can read. It is not written through a link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     """Make a new folder that only this user can read, and return its path. Raises `UnreachableError` if that fails.
 

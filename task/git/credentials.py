@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from task.errors import SourceError, UsageError
-from task.files import check_file, read_file, read_text, remove_folder, temporary_folder
+from task.files import LARGEST, check_file, read_file, remove_folder, temporary_folder
 from task.git.environment import Login
 from task.git.github_app import App, Way, token
 from task.git.hosts import ATLASSIAN
 from task.git.names import Address, address_of
-from task.git.ssh import PLAIN, SshFiles, SshGiven, collect, nameless, needs_own_files, passwd_home, write
+from task.git.ssh import PLAIN, SshFiles, collect, nameless, needs_own_files, passwd_home, read_given, write
 from task.secret import Secret
 from task.settings import AccessOptions
 from task.urls import split
@@ -56,7 +56,9 @@ class Access:
         self._environ = environ or {}
         self._lock = Lock()
         self._folder = ""
-        self._made: dict[str, object] = {}
+        self._of_app: Login | None = None
+        self._pairs: list[tuple[str, str]] | None = None
+        self._ssh = ""
 
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
         """Return the logins for this URL ("" means any), each with the server that may get it.
@@ -69,18 +71,15 @@ class Access:
         if not url.lower().startswith(given.app_server.lower() if url else ""):
             return given.logins
         with self._lock:
-            login = self._made.get("app") or given.app(self._bundle())
-            self._made["app"] = login
-        return (login, *given.logins) if isinstance(login, Login) else given.logins
+            self._of_app = self._of_app or given.app(self._bundle())
+            return (self._of_app, *given.logins)
 
     def pairs(self) -> list[tuple[str, str]]:
         """Git's settings for the server besides a login. Some are secret."""
-        if self.given.pairs is None:
-            return []
         with self._lock:
-            found = self._made.get("pairs") or self.given.pairs(self._private())
-            self._made["pairs"] = found
-        return list(found) if isinstance(found, list) else []
+            if self._pairs is None:
+                self._pairs = self.given.pairs(self._private()) if self.given.pairs else []
+            return self._pairs
 
     def environment(self) -> dict[str, str]:
         """Return the variables for trusted certificate authorities, and for servers without a proxy."""
@@ -93,12 +92,12 @@ class Access:
     def ssh(self) -> tuple[str, bool]:
         """Return the ssh command, and whether options asked for it."""
         with self._lock:
-            if "ssh" not in self._made:
+            if not self._ssh:
                 home, files = self._environ.get("HOME", ""), self.given.ssh
                 if files is None and needs_own_files(home):
-                    files = collect(SshGiven(), home)
-                self._made["ssh"] = write(files, self._private()) if files else PLAIN
-            return str(self._made["ssh"]), self.given.ssh is not None
+                    files = collect(AccessOptions(), Secret(""), home)
+                self._ssh = write(files, self._private()) if files else PLAIN
+            return self._ssh, self.given.ssh is not None
 
     def nameless(self) -> dict[str, str]:
         """Return what ssh needs in its environment if this user has no passwd entry."""
@@ -112,8 +111,8 @@ class Access:
         with self._lock:
             if self._folder:
                 remove_folder(self._folder)
-            self._folder = ""
-            self._made.clear()
+            self._folder = self._ssh = ""
+            self._of_app = self._pairs = None
 
     def _bundle(self) -> str:
         """Return the given authorities together with the machine's, because a run may reach both kinds of servers."""
@@ -150,13 +149,10 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     logins = [Login(url, user or _token_user(url, password), password) for url in scope] if password else []
     github, own = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"), _secret(environ, "GITHUB_TOKEN")
 
-    directory = given.ssh_directory
-    if os.path.isdir(directory) and not os.listdir(directory):
-        directory = ""  # Kubernetes mounts a missing optional secret as an empty folder
-    ssh = SshGiven(
-        given.ssh_key_file, _secret(environ, "IMAGE_UPDATE_SSH_KEY"), given.ssh_known_hosts_file,
-        given.ssh_host_key, directory,
-    )  # fmt: skip
+    if os.path.isdir(given.ssh_directory) and not os.listdir(given.ssh_directory):
+        given = replace(given, ssh_directory="")  # Kubernetes mounts a missing optional secret as an empty folder
+    key, hosts = _secret(environ, "IMAGE_UPDATE_SSH_KEY"), given.ssh_known_hosts_file or given.ssh_host_key
+    ssh = given.ssh_key_file or key or hosts or given.ssh_directory
 
     folder, config_file = given.basic_auth_directory, ""
     files = _listed(folder)
@@ -173,7 +169,7 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
         spare=(Login(github, _TOKEN_USER, own),) if own and github.startswith("https://") else (),
         app=_app(given, environ),
         app_server=github or _GITHUB,
-        ssh=collect(ssh, environ.get("HOME", "")) if ssh.anything else None,
+        ssh=collect(given, key, environ.get("HOME", "")) if ssh else None,
         certificates=certificates(given.ca_file),
         config_file=config_file,
     )
@@ -303,9 +299,4 @@ def _line(path: str, option: str) -> Secret:
 
 
 def _text(path: str, option: str) -> str:
-    try:
-        return read_text(path)
-    except OSError as error:
-        raise UsageError(f"{option}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{option}: {path!r} is not text", hint="name a text file") from None
+    return read_given(path, option, LARGEST, "strict")

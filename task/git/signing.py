@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from task.errors import CredentialsError, UsageError
-from task.files import read_text, remove_folder, temporary_folder
+from task.files import read_text, remove_folder, temporary_folder, write_private
 from task.git.command import Git
 from task.git.errors import GitFailed, quoted
 from task.model import Person
@@ -108,8 +108,7 @@ class Signer:
         self._folder = temporary_folder(self._git.temporary, sockets=True)
         if self._key.form == "ssh":
             path = f"{self._folder}/key"
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(self._key.text.reveal())
+            write_private(path, self._key.text.reveal())
             self._name = path
             return
         env = self._home()  # a keyring of its own

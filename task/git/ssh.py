@@ -17,8 +17,9 @@ from threading import Lock
 
 from task import shutdown
 from task.errors import UnreachableError, UsageError
-from task.files import read_text, remove_folder, temporary_folder
+from task.files import read_text, remove_folder, temporary_folder, write_private
 from task.secret import Secret
+from task.settings import AccessOptions
 
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 PLAIN = f"ssh {OPTIONS}"
@@ -26,22 +27,6 @@ _LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are much smal
 _HERE = "\x00"  # stands for the private folder in a configuration
 _KEY = "image-update-key"
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
-
-
-@dataclass(frozen=True)
-class SshGiven:
-    """What options and variables gave."""
-
-    key_file: str = ""
-    key: Secret = Secret("")
-    known_hosts_file: str = ""
-    host_keys: tuple[str, ...] = ()
-    directory: str = ""
-
-    @property
-    def anything(self) -> bool:
-        """Whether anything was given."""
-        return bool(self.key_file or self.key or self.known_hosts_file or self.host_keys or self.directory)
 
 
 @dataclass(frozen=True)
@@ -54,36 +39,38 @@ class SshFiles:
     known_hosts: bool = False
 
 
-def collect(given: SshGiven, home: str) -> SshFiles:
-    """Read what was given. Raises `UsageError` for what cannot be read or used."""
-    folder = given.directory or (os.path.join(home, ".ssh") if home else "")
-    files = {name: _read(os.path.join(folder, name), "--ssh-directory" if given.directory else folder)
-             for name in _names(folder, given)}  # fmt: skip
+def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
+    """Read what was given; `key` comes from a variable. Raises `UsageError` for what cannot be read or used."""
+    folder = given.ssh_directory or (os.path.join(home, ".ssh") if home else "")
+    files = {name: read_given(os.path.join(folder, name), "--ssh-directory" if given.ssh_directory else folder)
+             for name in _names(folder, given.ssh_directory)}  # fmt: skip
     keys = [name for name, text in files.items() if is_private_key(text)]
-    if given.directory:
+    if given.ssh_directory:
         files |= {name: tidy_key(files[name], f"--ssh-directory: {name}") for name in keys}
     else:
         keys = [name for name in keys if not has_passphrase(files[name])]
     for prefix in (*_HOMES, f"{folder.rstrip('/')}/") if "config" in files else ():
         files["config"] = files["config"].replace(prefix, f"{_HERE}/")  # its paths must point to the copies
-    if given.key and given.key_file:
+    if key and given.ssh_key_file:
         raise UsageError("--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them")
-    if given.key:
-        files[_KEY] = tidy_key(given.key.reveal(), "IMAGE_UPDATE_SSH_KEY")
-    elif given.key_file:
-        files[_KEY] = tidy_key(_read(given.key_file, "--ssh-key-file"), f"--ssh-key-file: {given.key_file!r}")
-    if given.key or given.key_file:
+    if key:
+        files[_KEY] = tidy_key(key.reveal(), "IMAGE_UPDATE_SSH_KEY")
+    elif given.ssh_key_file:
+        text = read_given(given.ssh_key_file, "--ssh-key-file")
+        files[_KEY] = tidy_key(text, f"--ssh-key-file: {given.ssh_key_file!r}")
+    if _KEY in files:
         keys = [_KEY]
-    if given.known_hosts_file:
-        files["known_hosts"] = _read(given.known_hosts_file, "--ssh-known-hosts-file")
-    lines = "".join(f"{host_key(line)}\n" for line in given.host_keys)
+    if given.ssh_known_hosts_file:
+        files["known_hosts"] = read_given(given.ssh_known_hosts_file, "--ssh-known-hosts-file")
+    lines = "".join(f"{host_key(line)}\n" for line in given.ssh_host_key)
     known = f"{files.get('known_hosts', '').rstrip()}\n{lines}".lstrip()
     if known.strip():
         files["known_hosts"] = known
-    return SshFiles(files, tuple(keys), bool(given.directory or given.key_file or given.key), bool(known.strip()))
+    only_keys = bool(given.ssh_directory or given.ssh_key_file or key)
+    return SshFiles(files, tuple(keys), only_keys, bool(known.strip()))
 
 
-def _names(folder: str, given: SshGiven) -> list[str]:
+def _names(folder: str, option: str) -> list[str]:
     """Return the files in a folder, without links to folders (`..data` of a mounted secret) and sockets.
 
     From the user's own folder, take only readable ones.
@@ -91,7 +78,7 @@ def _names(folder: str, given: SshGiven) -> list[str]:
     try:
         names = sorted(os.listdir(folder)) if folder else []
     except OSError as error:
-        if not given.directory:
+        if not option:
             return []
         raise UsageError(
             f"--ssh-directory: cannot read {folder!r}: {error.strerror}", hint="name a folder with a private key"
@@ -101,7 +88,7 @@ def _names(folder: str, given: SshGiven) -> list[str]:
         name
         for name, path in paths.items()
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST
-        and (given.directory or os.access(path, os.R_OK))
+        and (option or os.access(path, os.R_OK))
     ]  # fmt: skip
 
 
@@ -113,8 +100,7 @@ def write(found: SshFiles, folder: str) -> str:
     last = ["Host *", "StrictHostKeyChecking yes", *(f'IdentityFile "{folder}/{name}"' for name in found.keys)]
     config = "\n".join([*first, found.files.get("config", "").replace(_HERE, folder), *last, ""])
     for name, text in {**found.files, "config": config}.items():
-        with open(os.path.join(folder, name), "w", encoding="utf-8", opener=_private) as file:
-            file.write(text)
+        write_private(os.path.join(folder, name), text)
     return f"ssh -F {shlex.quote(f'{folder}/config')} {OPTIONS}"
 
 
@@ -125,8 +111,7 @@ def nameless(folder: str, home: str) -> dict[str, str]:
     """
     entry = f"image-update:x:{os.getuid()}:{os.getgid()}:image-update:{home.replace(':', '') or '/'}:/bin/sh\n"
     for name, text in (("passwd", entry), ("group", f"image-update:x:{os.getgid()}:\n")):
-        with open(os.path.join(folder, name), "w", encoding="utf-8", opener=_private) as file:
-            file.write(text)
+        write_private(os.path.join(folder, name), text)
     return {
         "LD_PRELOAD": "libnss_wrapper.so",
         "NSS_WRAPPER_PASSWD": f"{folder}/passwd",
@@ -147,15 +132,14 @@ def needs_own_files(home: str) -> bool:
     return os.path.isdir(os.path.join(home, ".ssh")) and passwd_home() != home if home else False
 
 
-def _read(path: str, option: str) -> str:
+def read_given(path: str, option: str, most: int = _LARGEST, errors: str = "replace") -> str:
+    """Return the text of a file that an option names. Raises `UsageError`."""
     try:
-        return read_text(path, _LARGEST, errors="replace")
+        return read_text(path, most, errors)
     except OSError as error:
         raise UsageError(f"{option}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    except UnicodeDecodeError:
+        raise UsageError(f"{option}: {path!r} is not text", hint="name a text file") from None
 
 
 _IDLE = 30  # seconds after which an unused connection ends by itself

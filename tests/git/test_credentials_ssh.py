@@ -10,8 +10,9 @@ from support import needs
 
 from task.errors import UsageError
 from task.git.credentials import Access, Credentials
-from task.git.ssh import SshGiven, collect, has_passphrase, host_key, is_private_key, tidy_key
+from task.git.ssh import collect, has_passphrase, host_key, is_private_key, tidy_key
 from task.secret import Secret
+from task.settings import AccessOptions
 
 HOST_KEY = "git.example.com ssh-ed25519 AAAA"
 
@@ -75,8 +76,8 @@ def test_what_is_no_host_key(line: str) -> None:
         host_key(line)
 
 
-def config(folder: Path, given: SshGiven, home: str = "") -> str:
-    made = Access(Credentials(ssh=collect(given, home)), {"TMPDIR": str(folder)})
+def config(folder: Path, given: AccessOptions, key: str = "", home: str = "") -> str:
+    made = Access(Credentials(ssh=collect(given, Secret(key), home)), {"TMPDIR": str(folder)})
     command, asked = made.ssh()
     (private,) = [path for path in folder.iterdir() if path.name.startswith("image-update-")]
     text = (private / "config").read_text().replace(str(private), "HERE")
@@ -94,7 +95,7 @@ def test_what_is_given_comes_first_and_our_defaults_last(tmp_path: Path) -> None
     (ws / "config").write_text(f"Host h\n  IdentityFile ~/.ssh/a\n  CertificateFile {ws}/b-cert.pub\n")
     (ws / "known_hosts").write_text("h ssh-ed25519 BBBB")
     (ws / "a").write_text(key(tmp_path, "-t", "ed25519"))
-    assert config(tmp_path, SshGiven(directory=str(ws), host_keys=(HOST_KEY,))).split("\n") == [
+    assert config(tmp_path, AccessOptions(ssh_directory=str(ws), ssh_host_key=(HOST_KEY,))).split("\n") == [
         'UserKnownHostsFile "HERE/known_hosts"', "IdentitiesOnly yes",
         "Host h", "  IdentityFile HERE/a", "  CertificateFile HERE/b-cert.pub", "",
         "Host *", "StrictHostKeyChecking yes", 'IdentityFile "HERE/a"', "",
@@ -105,7 +106,7 @@ def test_a_key_given_by_itself_is_the_only_one(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "id_ed25519").write_text(key(tmp_path, "-t", "ed25519"))
-    text = config(tmp_path, SshGiven(key=Secret(key(tmp_path, "-t", "ed25519"))), str(home))
+    text = config(tmp_path, AccessOptions(), key(tmp_path, "-t", "ed25519"), str(home))
     assert [line for line in text.split("\n") if "Identit" in line] == [
         "IdentitiesOnly yes",
         'IdentityFile "HERE/image-update-key"',
@@ -115,13 +116,13 @@ def test_a_key_given_by_itself_is_the_only_one(tmp_path: Path) -> None:
 def test_known_hosts_of_home_serve_a_key_given_by_itself(tmp_path: Path) -> None:
     (tmp_path / "home" / ".ssh").mkdir(parents=True)
     (tmp_path / "home" / ".ssh" / "known_hosts").write_text("h ssh-ed25519 BBBB")
-    found = collect(SshGiven(host_keys=(HOST_KEY,)), str(tmp_path / "home"))
+    found = collect(AccessOptions(ssh_host_key=(HOST_KEY,)), Secret(""), str(tmp_path / "home"))
     assert found.files["known_hosts"] == f"h ssh-ed25519 BBBB\n{HOST_KEY}\n"
     (tmp_path / "only").write_text("only ssh-ed25519 CCCC\n")
-    found = collect(SshGiven(known_hosts_file=str(tmp_path / "only")), str(tmp_path / "home"))
+    found = collect(AccessOptions(ssh_known_hosts_file=str(tmp_path / "only")), Secret(""), str(tmp_path / "home"))
     assert found.files["known_hosts"] == "only ssh-ed25519 CCCC\n"
 
 
 def test_a_key_in_two_places_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="both"):
-        collect(SshGiven(key_file=str(tmp_path), key=Secret("x")), "")
+        collect(AccessOptions(ssh_key_file=str(tmp_path)), Secret("x"), "")
