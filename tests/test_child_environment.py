@@ -19,7 +19,7 @@ from task.git.errors import GitFailed
 from task.kubernetes.access import ask
 from task.kubernetes.kubeconfig import Plugin, Server
 from task.processes import child_environment
-from task.registry import login_programs
+from task.registry import logins
 from task.secret import Secret
 from task.settings import SECRETS
 
@@ -137,13 +137,13 @@ def test_programs_that_know_a_registrys_login(tmp_path: Path) -> None:
     environ = environ_of(tmp_path)
     answer = 'cat > /dev/null; echo \'{"Username": "u", "Secret": "p"}\''
     program(tmp_path, "docker-credential-ours", answer)
-    login_programs.helper("ours", "ghcr.io", environ, needed=True)
+    logins.helper("ours", "ghcr.io", environ, needed=True)
     told(tmp_path, "docker-credential-ours")
     path = program(tmp_path, "login.sh", "echo u:p")
-    assert login_programs.script(str(path), environ) == "u:p"
+    assert logins.script(str(path), environ) == "u:p"
     told(tmp_path, "login.sh")
     program(tmp_path, "docker-credential-ghcr-login", answer)
-    login_programs.helper("ghcr-login", "ghcr.io", environ, needed=True)
+    logins.helper("ghcr-login", "ghcr.io", environ, needed=True)
     assert f"GITHUB_TOKEN={SECRET}" in (tmp_path / "docker-credential-ghcr-login.env").read_text()
 
 
@@ -167,7 +167,7 @@ def test_programs_that_are_killed_before_they_begin(tmp_path: Path, monkeypatch:
     with pytest.raises(SourceAccessError, match="killed before"):
         ask(Plugin("plugin", (), env=()), Server("https://cluster"), environ)
     with pytest.raises(RegistryDownError, match="killed before"):
-        login_programs.script(str(path), environ)
+        logins.script(str(path), environ)
     with pytest.raises(Malformed, match="cannot be started"):
         render([str(path)], {}, environ)
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-import socket
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from threading import BoundedSemaphore, Lock
 from urllib.parse import quote
 
 from task import shutdown
-from task.errors import RegistryAccessError, RegistryDownError, TaskError
-from task.http import Http, Limits, NoAnswerError, Response
-from task.registry import bearer_tokens
-from task.registry.docker_config import RegistryLogin
+from task.errors import RegistryAccessError, RegistryDownError, RegistryError, TaskError
+from task.http import Http, Limits, NoAnswerError, Response, basic, bearer, retry_after
+from task.registry.bearer_tokens import (
+    HOW_TO_LOG_IN,
+    BearerToken,
+    Challenge,
+    challenges,
+    fetch,
+    may_be_asked,
+    may_get_login,
+)
+from task.registry.docker_config import HUB, RegistryLogin
 from task.registry.endpoint import Endpoint
-from task.registry.refusal import no_answer, refused
 from task.secret import Secret
 from task.urls import origin, split
 
@@ -25,6 +29,11 @@ AT_ONCE = 8  # requests to one registry at the same time
 DOWN = 30.0  # seconds in which a registry that is down gets no request, so that a thousand questions fail at once
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=1800.0)
 Headers = dict[str, str]
+_CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
+_HUB_LIMIT = (
+    "Docker Hub counts pulls: by account with a login, by address without one; give a login, or ask a mirror by "
+    "registries.conf"
+)
 
 
 class RegistryApi:
@@ -38,7 +47,7 @@ class RegistryApi:
         self._http: Http | None = None  # for the first URL that answered
         self._servers: dict[str, Http] = {}  # token servers, by origin
         self._challenges: tuple[Challenge, ...] = ()
-        self._tokens: dict[tuple[str, RegistryLogin | None], bearer_tokens.BearerToken] = {}
+        self._tokens: dict[tuple[str, RegistryLogin | None], BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
         self._down: tuple[TaskError, float] | None = None  # why nothing answers, and until when that is assumed
@@ -65,7 +74,7 @@ class RegistryApi:
             self._challenges = challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
             known = self._tokens.get((repository, login))
             # The token may have ended early. If it is not the one that was sent, another thread already has a new one.
-            if known is not None and sent == bearer_tokens.bearer(known.text):
+            if known is not None and sent == bearer(known.text):
                 self._tokens.pop((repository, login), None)
             again = self._authorized(repository, login)
             if again and again != sent:
@@ -158,13 +167,13 @@ class RegistryApi:
 
     def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
         """Return the headers that log in to a repository, or {} if the registry has not asked for a login yet."""
-        bearer = next((challenge for challenge in self._challenges if challenge.scheme == "bearer"), None)
-        basic = next((challenge for challenge in self._challenges if challenge.scheme == "basic"), None)
-        if login and login.token and (bearer or basic):
-            return bearer_tokens.bearer(login.token)
-        if basic and login and login.password and not (bearer and self._trusts(bearer, login)):
-            return bearer_tokens.basic(login)
-        return bearer_tokens.bearer(self._token(bearer, repository, login)) if bearer else {}
+        offered = {one.scheme: one for one in reversed(self._challenges)}  # the first of each kind
+        challenge = offered.get("bearer")
+        if login and login.token and (challenge or "basic" in offered):
+            return bearer(login.token)
+        if "basic" in offered and login and login.password and not (challenge and self._trusts(challenge, login)):
+            return basic(login.username, login.password)
+        return bearer(self._token(challenge, repository, login)) if challenge else {}
 
     def _token(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> Secret:
         key = (repository, login)
@@ -180,7 +189,7 @@ class RegistryApi:
                 message = f"registry {self.endpoint.name} sends us to {origin(realm)[:200]!r} for a token: {what}"
                 raise RegistryAccessError(message, hint=hint)
             wanted = {"service": challenge.parameters.get("service", ""), "scope": f"repository:{repository}:pull"}
-            known = self._tokens[key] = bearer_tokens.fetch(self._server, realm, wanted, login)
+            known = self._tokens[key] = fetch(self._server, realm, wanted, login)
             return known.text
 
     def _refusal(self, challenge: Challenge, login: RegistryLogin | None) -> tuple[str, str] | None:
@@ -227,77 +236,53 @@ class RegistryApi:
             return self._servers[where]
 
 
-_PIECE = re.compile(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
-
-# Registries whose token server has another name, as their documentation says: (registry, token server), whole names.
-_PAIRS = (
-    (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
-    (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
-    (r"registry\.digitalocean\.com", r"api\.digitalocean\.com"),
-    (r"docker\.elastic\.co", r"docker-auth\.elastic\.co"),
-    (r"registry2\.balena-cloud\.com", r"api\.balena-cloud\.com"),
-    (r".+\.pkg\.coding\.net", r"auth\.pkg\.coding\.net"),
-    (r".+\.scw\.cloud", r"api\.scaleway\.com"),
-    (r".+\.aliyuncs\.com", r"dockerauth(?:-ee)?(?:\.[a-z]{2}-[a-z0-9-]+)?\.aliyuncs\.com"),
-)
-# GitLab's registry: registry.gitlab.example.com → gitlab.example.com, registry.example.com → gitlab.example.com.
-_GITLAB = re.compile(r"registry\.((?:[^.\s]+\.)+[^.\s]+) (?:gitlab\.)?\1")
+def no_answer(name: str, error: NoAnswerError) -> RegistryError:
+    """Return the error for a registry that could not be reached."""
+    if error.kind == "tls":
+        return RegistryAccessError(
+            f"registry {name}: {error.message}",
+            hint="give its certificate authority: --ca-file, or ca_file in registries.conf",
+        )
+    if error.kind in ("redirect", "large"):
+        return RegistryError(f"registry {name}: {error.message}", hint="check the host in the image's name")
+    return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
 
-@dataclass(frozen=True)
-class Challenge:
-    """One way to log in that a registry offers."""
+def refused(name: str, repository: str, answer: Response, login: RegistryLogin | None) -> RegistryError:
+    """Return the error for an answer that is neither success nor "not found"."""
+    status, code = answer.status, _code(answer)
+    shown = f"{status} {code}" if code else str(status)
+    if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
+        later = retry_after(answer)
+        wait = "" if later is None else f", and wants us to wait for {later:.0f} s"
+        hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
+        return RegistryDownError(f"registry {name} limits the rate of requests ({shown}){wait}", hint=hint)
+    if status >= 500:
+        return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
+    if status not in (401, 403):
+        return RegistryError(
+            f"registry {name} answered {shown} when asked for {repository}", hint="check the host in the image's name"
+        )
+    # Registries hide private repositories: a missing one is a 401 or 403 as well. So the messages name both cases.
+    if login is None:
+        return RegistryAccessError(
+            f"registry {name} does not allow anonymous access to {repository} ({shown}), or has no such repository",
+            hint=HOW_TO_LOG_IN,
+        )
+    where = f" (it is from {login.origin})" if login.origin else ""
+    return RegistryAccessError(
+        f"registry {name} does not accept the login for {repository} ({shown}), or has no such repository",
+        hint=f"renew the login, or let it read the repository{where}",
+    )
 
-    scheme: str  # in lower case
-    parameters: Mapping[str, str]  # keys in lower case
 
+def _code(answer: Response) -> str:
+    """Return the registry's error code, or "".
 
-def challenges(header: str) -> tuple[Challenge, ...]:
-    """Return the challenges of a `WWW-Authenticate` header, in order. Malformed parts are left out."""
-    offered: list[Challenge] = []
-    for match in _PIECE.finditer(header[:8192]):
-        name, value = match.group(1).lower(), match.group(2)
-        if value is None:
-            offered.append(Challenge(name, {}))
-        elif offered:
-            value = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
-            offered[-1] = Challenge(offered[-1].scheme, {name: value, **offered[-1].parameters})
-    return tuple(offered)
-
-
-def may_get_login(registry: str, other: str) -> bool:
-    """Tell whether a registry's login may be sent to another host, although its user has not named it.
-
-    Both are without ports. Allowed are the registry itself and documented pairs. Otherwise anybody who can answer for a
-    registry could name his own server as the realm, and get the login.
+    Its message is not shown, because it may contain anything, even a token.
     """
-    pairs = any(re.fullmatch(one, registry) and re.fullmatch(theirs, other) for one, theirs in _PAIRS)
-    return bool(other) and (registry == other or pairs or bool(_GITLAB.fullmatch(f"{registry} {other}")))
-
-
-def may_be_asked(registry: str, other: str) -> bool:
-    """Tell whether a token server may be asked at all: a public registry must not send us to an address in our network.
-
-    Only addresses are looked at. Where a name leads to is known when it is used, and only then.
-    """
-    theirs = _address(other)
-    if registry == other or theirs is None or theirs.is_global:
-        return True
-    ours = _address(registry)
-    inside = ours is not None and not ours.is_global and ours.is_loopback == theirs.is_loopback
-    return inside and not theirs.is_link_local
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a host is, if it is none by name. Resolvers take `127.1` and `0x7f.1` as addresses."""
-    host = host.strip("[]").rstrip(".")
-    if host == "localhost" or host.endswith(".localhost"):
-        return ipaddress.IPv4Address("127.0.0.1")
     try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        try:
-            return ipaddress.IPv4Address(socket.inet_aton(host))
-        except OSError:
-            return None
-    return getattr(address, "ipv4_mapped", None) or address
+        code = answer.json()["errors"][0]["code"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else ""

@@ -12,14 +12,16 @@ These differ:
 
 from __future__ import annotations
 
+import ipaddress
+import re
+import socket
 import time
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
-from task.http import Http, NoAnswerError, Response
+from task.http import Http, NoAnswerError, Response, basic
 from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
 from task.urls import origin
@@ -31,13 +33,25 @@ _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
 _SHORTEST, _LEEWAY = 60.0, 10.0
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
-
 HOW_TO_LOG_IN = (
     "give a login: in Docker's config file (DOCKER_CONFIG), by --registry-username and --registry-password-file, "
     "or by the annotation pull-secret"
 )
-
 Lent = Callable[[str], Http]  # a URL → the client for that server
+_PIECE = re.compile(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
+# Registries whose token server has another name, as their documentation says: (registry, token server), whole names.
+_PAIRS = (
+    (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
+    (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
+    (r"registry\.digitalocean\.com", r"api\.digitalocean\.com"),
+    (r"docker\.elastic\.co", r"docker-auth\.elastic\.co"),
+    (r"registry2\.balena-cloud\.com", r"api\.balena-cloud\.com"),
+    (r".+\.pkg\.coding\.net", r"auth\.pkg\.coding\.net"),
+    (r".+\.scw\.cloud", r"api\.scaleway\.com"),
+    (r".+\.aliyuncs\.com", r"dockerauth(?:-ee)?(?:\.[a-z]{2}-[a-z0-9-]+)?\.aliyuncs\.com"),
+)
+# GitLab's registry: registry.gitlab.example.com → gitlab.example.com, registry.example.com → gitlab.example.com.
+_GITLAB = re.compile(r"registry\.((?:[^.\s]+\.)+[^.\s]+) (?:gitlab\.)?\1")
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,65 @@ class BearerToken:
     def good(self) -> bool:
         """Whether the token may still be used."""
         return time.monotonic() < self.ends
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """One way to log in that a registry offers."""
+
+    scheme: str  # in lower case
+    parameters: Mapping[str, str]  # keys in lower case
+
+
+def challenges(header: str) -> tuple[Challenge, ...]:
+    """Return the challenges of a `WWW-Authenticate` header, in order. Malformed parts are left out."""
+    offered: list[Challenge] = []
+    for match in _PIECE.finditer(header[:8192]):
+        name, value = match.group(1).lower(), match.group(2)
+        if value is None:
+            offered.append(Challenge(name, {}))
+        elif offered:
+            value = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+            offered[-1] = Challenge(offered[-1].scheme, {name: value, **offered[-1].parameters})
+    return tuple(offered)
+
+
+def may_get_login(registry: str, other: str) -> bool:
+    """Tell whether a registry's login may be sent to another host, although its user has not named it.
+
+    Both are without ports. Allowed are the registry itself and documented pairs. Otherwise anybody who can answer for a
+    registry could name his own server as the realm, and get the login.
+    """
+    pairs = any(re.fullmatch(one, registry) and re.fullmatch(theirs, other) for one, theirs in _PAIRS)
+    return bool(other) and (registry == other or pairs or bool(_GITLAB.fullmatch(f"{registry} {other}")))
+
+
+def may_be_asked(registry: str, other: str) -> bool:
+    """Tell whether a token server may be asked at all: a public registry must not send us to an address in our network.
+
+    Only addresses are looked at. Where a name leads to is known when it is used, and only then.
+    """
+    theirs = _address(other)
+    if registry == other or theirs is None or theirs.is_global:
+        return True
+    ours = _address(registry)
+    inside = ours is not None and not ours.is_global and ours.is_loopback == theirs.is_loopback
+    return inside and not theirs.is_link_local
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a host is, if it is none by name. Resolvers take `127.1` and `0x7f.1` as addresses."""
+    host = host.strip("[]").rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return ipaddress.IPv4Address("127.0.0.1")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except OSError:
+            return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> BearerToken:
@@ -86,26 +159,15 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
     return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
 
 
-def basic(login: RegistryLogin) -> dict[str, str]:
-    """Return the header for Basic authentication."""
-    pair = f"{login.username}:{login.password.reveal()}".encode()
-    return {"Authorization": f"Basic {b64encode(pair).decode()}"}
-
-
-def bearer(token: Secret) -> dict[str, str]:
-    """Return the header with a token."""
-    return {"Authorization": f"Bearer {token.reveal()}"}
-
-
 def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> Response:
     refresh = login.identity if login else Secret("")
     if login and not refresh and login.username in _REFRESHED:
         refresh = login.password
     if not refresh:
-        return http.ask("GET", realm, params=wanted, headers=basic(login) if login else {})
+        return http.ask("GET", realm, params=wanted, headers=basic(login.username, login.password) if login else {})
     form = {"grant_type": "refresh_token", "client_id": _CLIENT, **wanted, "refresh_token": refresh.reveal()}
     answer = http.ask("POST", realm, data=form, again=True)
     # A token server without the exchange may still accept the refresh token as a password.
     if answer.status in (400, 401, 404, 405) and login and login.password:
-        return http.ask("GET", realm, params=wanted, headers=basic(login))
+        return http.ask("GET", realm, params=wanted, headers=basic(login.username, login.password))
     return answer

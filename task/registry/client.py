@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from task import shutdown
-from task.errors import Malformed, TaskError, UsageError
-from task.files import read_text
+from task.errors import TaskError
 from task.http import Limits
 from task.model import Answer, Image, Question
 from task.registry.api import AT_ONCE, LIMITS, RegistryApi
-from task.registry.cache import AnswerCache
 from task.registry.docker_config import RegistryLogin
-from task.registry.endpoint import Endpoint, place_of
-from task.registry.facts import find
+from task.registry.endpoint import Endpoint, RegistryConf, place_of
+from task.registry.facts import AnswerCache, find
 from task.registry.logins import Logins
 from task.registry.manifest import Manifest
-from task.registry.registries_conf import RegistryConf, parse_registries_conf
 from task.registry.repository import ImageRepository, Referrer, RegistryListLimits
 from task.threads import in_threads
 from task.urls import split
@@ -181,17 +178,6 @@ def _tags(known: _Known) -> tuple[str, ...]:
         if known.tags is None:
             known.tags = known.repository.tags()
         return known.tags
-
-
-def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
-    """Read the file for `--registries-conf`, and return its entries. Raises `UsageError`."""
-    try:
-        return parse_registries_conf(read_text(path))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise UsageError(f"--registries-conf: cannot read {path!r}: {reason}", hint="name a readable file") from None
-    except Malformed as problem:
-        raise UsageError(f"--registries-conf: {path}: {problem.message}", hint=problem.hint) from None
 
 
 def _part(answer: Answer, question: Question) -> Answer:

@@ -1,19 +1,194 @@
-"""Finds out where a registry is: its URLs, and which certificates are trusted there."""
+"""Where a registry is: `registries.conf` of Argo CD Image Updater (AIU) says it, or else Docker's rules do.
+
+The file is read as strictly as AIU does: an unknown key is an error.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from task.errors import UsageError
+from task.annotations.keys import CredentialSource, parse_credential_source
+from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.model import Image
 from task.registry.docker_config import HUB, normal
-from task.registry.registries_conf import RegistryConf, find_registry
 from task.urls import is_loopback, split
+from task.yaml_documents import NULL, Dialect, loaded
 
 _HUB_API = "https://registry-1.docker.io"
+_DEEPEST = 20
+_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[^\s?#@]*)?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n", "")
+_SORTED = "a registry promises no order of its tags, so the order of the list would decide which image is deployed"
+
+
+@dataclass(frozen=True)
+class RegistryConf:
+    """One entry of the file."""
+
+    name: str = ""
+    api_url: str = ""  # without a trailing slash
+    prefix: str = ""  # "" is Docker Hub
+    ping: bool = True  # accepted without effect: AIU asks /v2/ first, but here the first request does the same
+    credentials: CredentialSource | None = None
+    credsexpire: float = 0.0  # seconds; 0 is never
+    insecure: bool = False  # whether any certificate is accepted
+    defaultns: str = ""
+    limit: int = 0  # requests in a second; 0 is no limit
+    default: bool = False
+    ca_file: str = ""
+    ca_data: str = ""
+
+
+def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
+    """Return the entries of the file, in its order. Raises `Malformed`, which names the wrong entry."""
+    documents = loaded(text, Dialect(_scalar, _key, deepest=_DEEPEST))
+    if len(documents) > 1:
+        raise Malformed("has more than one YAML document")
+    data = documents[0] if documents and documents[0] is not None else {}
+    if not isinstance(data, dict):
+        raise Malformed("is not a mapping with the key registries")
+    _only(data, ("registries",), "it")
+    entries = data.get("registries") or []
+    if not isinstance(entries, list):
+        raise Malformed("registries is not a list")
+    registries = tuple(_entry(entry, number) for number, entry in enumerate(entries, 1))
+    unique = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
+    unique += ["default: true" for registry in registries if registry.default]
+    for setting in unique:
+        if unique.count(setting) > 1:
+            raise Malformed(f"two registries have {setting}", "keep one of them")
+    return registries
+
+
+def find_registry(
+    entries: Sequence[RegistryConf], registry: str, repository: str, *, written: bool
+) -> RegistryConf | None:
+    """Return the entry for an image, or None if it has none and is at `https://<registry>`.
+
+    The exact prefix wins, then the longest fitting prefix (AIU since v0.17). An image whose name has no registry (not
+    `written`) belongs to the entry with `default: true`, else to Docker Hub.
+    """
+    if not written and (chosen := next((entry for entry in entries if entry.default), None)):
+        return chosen
+    hub = registry == "docker.io"
+    exact = [entry for entry in entries if entry.prefix == registry or (hub and not entry.prefix)]
+    name = f"{registry}/{repository}/"
+    fitting = exact or [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
+    return max(fitting, key=lambda entry: len(entry.prefix), default=None)
+
+
+def duration(text: str) -> float:
+    """Return the seconds of a Go duration: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
+    rest, seconds = text.strip().removeprefix("+"), 0.0
+    if rest == "0":
+        return 0.0
+    if not re.fullmatch(f"(?:{_DURATION.pattern})+", rest):
+        raise Malformed(f"{text[:50]!r} is not a duration", "write 10h, 30m or 1h30m")
+    for number, unit in _DURATION.findall(rest):
+        seconds += float(number) * _UNITS[unit]
+    return seconds
+
+
+def _entry(data: Any, number: int) -> RegistryConf:
+    if not isinstance(data, dict):
+        raise Malformed(f"registry {number} is not a mapping")
+    name = data.get("name")
+    what = f"registry {name!r}" if isinstance(name, str) and name else f"registry {number}"
+    _only(data, (*_READ, "tagsortmode"), what)
+    mode = data.get("tagsortmode")
+    mode = (mode or "none") if isinstance(mode, str | None) else "?"
+    if mode.lower() in ("latest-first", "latest-last"):
+        raise Malformed(
+            f"{what}: tagsortmode {mode} is not taken: {_SORTED}",
+            "remove it: newest-build asks for the dates, and semver and alphabetical need none",
+        )
+    if mode.lower() != "none":
+        raise Malformed(f"{what}: tagsortmode {mode[:50]!r} does not exist", "remove it, or write none")
+    values = {}
+    for key, value in data.items():
+        if key not in _READ:
+            continue
+        if not isinstance(value, str | None):
+            raise Malformed(f"{what}: {key} is not a single value")
+        try:
+            values[key] = _READ[key]((value or "").strip() if key != "ca_data" else value or "")
+        except Malformed as problem:
+            raise Malformed(f"{what}: {key}: {problem.message}", problem.hint) from None
+    registry = RegistryConf(**values)
+    for key in ("name", "api_url"):
+        if not getattr(registry, key):
+            raise Malformed(f"{what}: {key} is missing")
+    return registry
+
+
+def _api_url(text: str) -> str:
+    if text and not _URL.fullmatch(text):
+        raise Malformed("not the URL of a registry", "write https://host[:port], without a login or a query")
+    return text.rstrip("/").removesuffix("/v2")  # each request adds `/v2`
+
+
+def _prefix(text: str) -> str:
+    if "://" in text or set(text) & set(" @?#"):
+        raise Malformed(f"{text[:100]!r} is not a prefix of image names", "write host[:port] or host/path")
+    host, slash, path = text.strip("/").partition("/")
+    host = "docker.io" if host.lower() in ("index.docker.io", "registry-1.docker.io") else host.lower()
+    return f"{host}{slash}{path}"
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _TRUE + _FALSE:
+        raise Malformed(f"{text[:50]!r} is neither true nor false")
+    return text.lower() in _TRUE
+
+
+def _number(text: str) -> int:
+    if not (text or "0").isascii() or not (text or "0").isdigit():
+        raise Malformed(f"{text[:50]!r} is not a number of requests per second")
+    return int((text or "0")[:9])
+
+
+def _certificates(text: str) -> str:
+    if text and "-----BEGIN CERTIFICATE-----" not in text:
+        raise Malformed("holds no certificate", "write PEM text: -----BEGIN CERTIFICATE----- …")
+    return text
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "name": str,
+    "api_url": _api_url,
+    "prefix": _prefix,
+    "ping": _flag,
+    "credentials": lambda text: parse_credential_source(text) if text else None,
+    "credsexpire": lambda text: duration(text) if text else 0.0,
+    "insecure": _flag,
+    "defaultns": lambda text: text.strip("/"),
+    "limit": _number,
+    "default": _flag,
+    "ca_file": str,
+    "ca_data": _certificates,
+}
+
+
+def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
+    for key in data:
+        if key not in known:
+            raise Malformed(f"{what}: unknown key {str(key)[:50]!r}", f"use one of {', '.join(known)}")
+
+
+def _scalar(event: Any) -> Any:
+    return None if not event.style and event.value in NULL else event.value
+
+
+def _key(value: Any, known: Mapping[Any, Any]) -> str:
+    if not isinstance(value, str) or value in known:
+        raise Malformed(f"key {str(value)[:50]!r} appears twice, or is not text")
+    return value
 
 
 @dataclass(frozen=True)
@@ -83,3 +258,14 @@ def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
         has_port = bool(re.search(r":[0-9]+$", registry))  # a registry with its own port usually uses http
         return Endpoint(registry, (http, https) if has_port else (https, http), verify=False)
     return Endpoint(registry, (https,), ca=ca)
+
+
+def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
+    """Read the file for `--registries-conf`, and return its entries. Raises `UsageError`."""
+    try:
+        return parse_registries_conf(read_text(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"--registries-conf: cannot read {path!r}: {reason}", hint="name a readable file") from None
+    except Malformed as problem:
+        raise UsageError(f"--registries-conf: {path}: {problem.message}", hint=problem.hint) from None

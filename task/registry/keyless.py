@@ -21,8 +21,7 @@ from sigstore.verify import Verifier
 from task.errors import Malformed, RegistryDownError, UsageError
 from task.http import Http, Limits, NoAnswerError
 from task.model import Identity
-from task.registry.provenance import Origin, of_certificate
-from task.registry.signature import Signed, as_bundle, encoded
+from task.registry.signature import Origin, Signed, as_bundle, encoded, of_certificate
 from task.text import fits_glob, one_line
 from task.threads import once
 

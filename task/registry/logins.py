@@ -1,28 +1,47 @@
 """Finds the login for a registry: from an annotation or registries.conf, from options, or from Docker's config files.
 
 If a named source is unusable, that is an error, and no other source is tried. The owner of an Application is not
-trusted: secrets of other namespaces, variables that the pipeline has not allowed, and scripts are refused.
+trusted: secrets of other namespaces, variables that the pipeline has not allowed, and scripts are refused. Docker's
+credential helpers and the scripts of `ext:` are run without a shell.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import sys
 import time
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
+import sh
+
+from task import shutdown
 from task.annotations.keys import CredentialSource, parse_credential_source
-from task.errors import AnnotationError, Malformed, RegistryAccessError, RegistryError
-from task.registry import login_programs
-from task.registry.config_files import config_files
-from task.registry.docker_config import DockerConfig, RegistryLogin, best_key, normal, parse_docker_config, server_of
+from task.errors import AnnotationError, Malformed, RegistryAccessError, RegistryDownError, RegistryError
+from task.processes import child_environment
+from task.registry.docker_config import (
+    DockerConfig,
+    RegistryLogin,
+    best_key,
+    config_files,
+    normal,
+    parse_docker_config,
+    server_of,
+)
 from task.secret import Secret
 
 # (namespace, name) → the data of a secret in the cluster. Raises `LookupError` for a missing secret, and `Malformed`
 # for one of Argo CD's own, because a cluster's token must never be sent to a registry.
 Secrets = Callable[[str, str], Mapping[str, bytes]]
-
 _ANNOTATION = "pull-secret"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
+_NO_LOGIN = b"credentials not found"  # every helper that uses docker-credential-helpers prints this
+_TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
 _NO_USER = frozenset(" \"'{}[]")
 
 
@@ -124,7 +143,7 @@ class Logins:
         if source.kind == "env":
             return _pair(self._environ.get(source.env, ""), f"{where}, variable {source.env}")
         if source.kind == "ext":
-            return _pair(login_programs.script(source.script, self._environ), f"{where}, script {source.script}")
+            return _pair(script(source.script, self._environ), f"{where}, script {source.script}")
         return self._from_secret(source, where, host, repository)
 
     def _from_secret(self, source: CredentialSource, where: str, host: str, repository: str) -> RegistryLogin:
@@ -184,7 +203,7 @@ class Logins:
         Each is asked once, because that may take seconds (ECR's asks AWS).
         """
         if (name, server) not in self._from_helpers:
-            self._from_helpers[name, server] = login_programs.helper(name, server, self._environ, needed=needed)
+            self._from_helpers[name, server] = helper(name, server, self._environ, needed=needed)
         return self._from_helpers[name, server]
 
 
@@ -205,3 +224,89 @@ def _pair(text: str, where: str) -> RegistryLogin:
     if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):
         raise RegistryAccessError(f"{where}: holds no user:password", hint="write user:password")
     return RegistryLogin(user, Secret(password), origin=where)
+
+
+def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) -> RegistryLogin | None:
+    """Return the login for a registry from `docker-credential-<name> get`, or None if it has none.
+
+    A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file that was copied
+    from a laptop names `desktop` or `osxkeychain`. Raises `RegistryError` and its subclasses.
+    """
+    if not _NAME.fullmatch(name):
+        raise RegistryAccessError(
+            f"{name[:100]!r} cannot be the name of a credential helper", hint="check Docker's config file"
+        )
+    program = f"docker-credential-{name}"
+    code, out, err = _run("helper", program, ("get",), server, environ)
+    if code is None:
+        if not needed:
+            return None
+        raise RegistryAccessError(f"{program} is not installed", hint="install it, or give the login in another way")
+    if code:
+        if _NO_LOGIN in (out + err).lower():
+            return None
+        raise RegistryAccessError(
+            f"{program} gives no login for {server} (exit code {code})", hint="run it by hand to see why"
+        )
+    try:
+        data = json.loads(out)
+        user, secret = data.get("Username") or "", data.get("Secret") or ""
+    except (ValueError, AttributeError, RecursionError):
+        user, secret = None, None
+    if not isinstance(user, str) or not isinstance(secret, str):
+        raise RegistryAccessError(f"{program} returned no login", hint="run it by hand to see why")
+    if not secret:
+        return None
+    if user == _TOKEN:
+        return RegistryLogin(identity=Secret(secret), origin=program)
+    return RegistryLogin(user, Secret(secret), origin=program)
+
+
+def script(path: str, environ: Mapping[str, str]) -> str:
+    """Return the output of an `ext:` script, `user:password`. Raises `RegistryError` and its subclasses."""
+    if not os.path.isabs(path) or os.path.normpath(path) != path:
+        raise RegistryError(f"ext:{path[:200]} is not an absolute path", hint="write ext:/path/of/script")
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        raise RegistryAccessError(f"ext:{path} is not a program", hint="mount it, and make it executable")
+    code, out, _ = _run("script", path, (), "", environ)
+    if code != 0:
+        raise RegistryAccessError(f"ext:{path} failed (exit code {code})", hint="run it by hand to see why")
+    return out.decode("utf-8", "replace").strip()
+
+
+def _run(
+    kind: str, name: str, args: tuple[str, ...], stdin: str, environ: Mapping[str, str]
+) -> tuple[int | None, bytes, bytes]:
+    """Return the exit code (None if the program is missing), stdout and stderr.
+
+    No error quotes the program's output.
+    """
+    shutdown.check()
+    try:
+        folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+        program = sh.Command(name, None if os.path.isabs(name) else folders)
+    except sh.CommandNotFound:
+        return None, b"", b""
+    if sys.version_info >= (3, 12):  # sh forks, and since 3.12, Python warns if a process with threads forks
+        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
+    theirs = child_environment(environ, (name,) if kind == "helper" else ())
+    try:
+        with shutdown.unheard():
+            running = program(
+                *args, _env=theirs, _in=stdin, _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
+                _timeout=_PATIENCE[kind], _new_session=True, _preexec_fn=shutdown.hear, _return_cmd=True,
+                _ok_code=tuple(range(256)),
+            )  # fmt: skip
+        with shutdown.ending(running.terminate):
+            running = running.wait()
+        return running.exit_code, bytes(running.stdout), bytes(running.stderr)
+    except sh.TimeoutException:
+        raise RegistryDownError(
+            f"{name} gave no login within {_PATIENCE[kind]} seconds",
+            hint="run it again, or run the program by hand to see why",
+        ) from None
+    except ValueError:  # sh had no word from the new process
+        raise RegistryDownError(f"{name} was killed before it could begin", hint="run it again") from None
+    except (sh.ErrorReturnCode, OSError) as error:  # sh puts the command line and the output into the error's text
+        shutdown.check()
+        raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="run it by hand to see why") from None

@@ -14,11 +14,11 @@ from task.git.credentials import certificates
 from task.model import Demand, Identity, KeySecret, Question
 from task.output.log import Log
 from task.registry.api import LIMITS
-from task.registry.client import Registry, Ways, read_registries_conf
-from task.registry.config_files import password_of
-from task.registry.docker_config import hosts_of
+from task.registry.client import Registry, Ways
+from task.registry.docker_config import hosts_of, password_of
+from task.registry.endpoint import read_registries_conf
 from task.registry.logins import Allowed, Logins, RegistryLoginOptions
-from task.registry.signatures import Asked, Check
+from task.registry.proofs import Asked, Check
 from task.repository_config.config import PATH
 from task.settings import Settings, VerifyOptions
 from task.threads import once

@@ -25,7 +25,7 @@ from task.landing.ports import Forge, LiveApplications, Repository, World
 from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
 from task.output.log import Log
 from task.registry.client import Registry
-from task.registry.signatures import Prover
+from task.registry.proofs import Prover
 from task.settings import RegistryOptions, Settings
 from task.threads import once
 from task.urls import normal_url, without_login

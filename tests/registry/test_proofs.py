@@ -23,9 +23,8 @@ from task.image import parse_image
 from task.model import Demand, Identity, Proof, Question, Verdict
 from task.registry.client import Registry, Ways
 from task.registry.logins import Logins
-from task.registry.provenance import objection, of_certificate, origin_of
-from task.registry.signature import LARGEST
-from task.registry.signatures import Prover
+from task.registry.proofs import Prover
+from task.registry.signature import LARGEST, objection, of_certificate, origin_of
 from task.settings import VerifyOptions
 from task.wiring.registries import Wanted
 
@@ -599,7 +598,7 @@ def test_at_most_two_requests_more_than_a_signature(
 def test_a_late_statement_is_waited_for(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("task.registry.signatures._PAUSES", (0.05,))
+    monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))
     made = cosign.referrer(bundle(sigstore, statement(github_v1())), IMAGE, V1)
     asked: list[object] = []
 

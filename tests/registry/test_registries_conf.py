@@ -6,7 +6,7 @@ import pytest
 
 from task.annotations.keys import CredentialSource
 from task.errors import Malformed
-from task.registry.registries_conf import RegistryConf, duration, find_registry, parse_registries_conf
+from task.registry.endpoint import RegistryConf, duration, find_registry, parse_registries_conf
 
 FULL = """
 registries:

@@ -23,13 +23,12 @@ from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.http import Limits, Response
 from task.image import parse_image
 from task.model import Answer, Question
-from task.registry.api import challenges, may_be_asked, may_get_login
+from task.registry.api import refused
+from task.registry.bearer_tokens import challenges, may_be_asked, may_get_login
 from task.registry.client import Registry, Ways
 from task.registry.docker_config import RegistryLogin, parse_docker_config
-from task.registry.endpoint import place_of
+from task.registry.endpoint import RegistryConf, place_of
 from task.registry.logins import Logins, RegistryLoginOptions
-from task.registry.refusal import refused
-from task.registry.registries_conf import RegistryConf
 from task.secret import Secret
 
 pytestmark = pytest.mark.measured

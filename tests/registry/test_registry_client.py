@@ -11,10 +11,10 @@ from task.errors import RegistryDownError, RegistryError, UsageError
 from task.http import Limits
 from task.image import parse_image
 from task.model import Question
-from task.registry.client import Registry, Ways, read_registries_conf
+from task.registry.client import Registry, Ways
 from task.registry.docker_config import RegistryLogin
+from task.registry.endpoint import RegistryConf, read_registries_conf
 from task.registry.logins import Logins, RegistryLoginOptions
-from task.registry.registries_conf import RegistryConf
 from task.secret import Secret
 
 pytestmark = pytest.mark.measured

@@ -19,8 +19,7 @@ from task.errors import (
     TaskError,
     UsageError,
 )
-from task.registry.config_files import password_of
-from task.registry.docker_config import RegistryLogin
+from task.registry.docker_config import RegistryLogin, password_of
 from task.registry.logins import Allowed, Logins, RegistryLoginOptions
 from task.secret import Secret
 
@@ -322,7 +321,7 @@ def test_a_script_that_fails(tmp_path: Path, text: str, mode: int, words: str) -
 
 
 def test_a_script_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("task.registry.login_programs._PATIENCE", {"script": 0.3})
+    monkeypatch.setattr("task.registry.logins._PATIENCE", {"script": 0.3})
     began = time.monotonic()
     with pytest.raises(RegistryDownError, match="within"):
         of_annotation(f"ext:{script(tmp_path, 'sleep 20')}", execute=True)

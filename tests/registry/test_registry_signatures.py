@@ -16,8 +16,8 @@ from task.image import parse_image
 from task.model import Proof, Question
 from task.registry.client import Registry, Ways
 from task.registry.logins import Logins
+from task.registry.proofs import Asked, Check, Prover
 from task.registry.public_keys import PublicKeys, keys_of_file
-from task.registry.signatures import Asked, Check, Prover
 
 pytestmark = pytest.mark.measured
 
@@ -196,7 +196,7 @@ def test_a_registry_that_does_not_answer_is_an_error(
 
 
 def test_a_signature_is_waited_for(server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("task.registry.signatures._PAUSES", (0.05,))
+    monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))
     good = cosign.signed(pair, IMAGE.digest)
     timer = threading.Timer(0.4, lambda: put(server, good))
     timer.start()
@@ -209,7 +209,7 @@ def test_a_signature_is_waited_for(server: RegistryApi, pair: cosign.Keys, monke
 def test_every_image_is_waited_for_once(
     server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("task.registry.signatures._PAUSES", (0.05,))
+    monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))
     about, lines = question(server), list[str]()
     registry = Registry(Logins({}))
     asking = Prover(lambda: registry, lambda _: [Asked([by(pair)])], 0.2, lines.append)

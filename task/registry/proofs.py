@@ -14,14 +14,17 @@ from task import shutdown
 from task.errors import Exit, Malformed, RegistryDownError, RegistryError, TaskError
 from task.model import Demand, Proof, Question, Verdict
 from task.registry.client import Registry
-from task.registry.provenance import PREDICATES, Origin, objection, origin_of
 from task.registry.signature import (
     ARTIFACTS,
     MOST,
+    PREDICATES,
     SIGNED,
     Layer,
+    Origin,
     Signed,
     layers,
+    objection,
+    origin_of,
     predicate_of,
     signature_tag,
     signed,
