@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from task.argocd.connection import Connection, connection
-from task.argocd.rollout_causes import crashing
+from task.argocd.rollout_causes import ADVICE, crashing
 from task.errors import (
     AbsentError,
     Malformed,
@@ -28,7 +28,7 @@ from task.errors import (
 from task.files import check_file, read_text
 from task.http import Http, Limits, NoAnswerError, Response
 from task.kubernetes.application_store import trouble
-from task.plain_data import mapping, text
+from task.plain_data import mapping, mappings, text
 from task.text import blanked, both_ends
 from task.urls import origin, path_part, web_page
 
@@ -39,7 +39,7 @@ METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "meta
 CRASHED = 3  # pods that are read to learn how their containers ended
 REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer happens nevertheless
 _TOKEN = "create one with argocd account generate-token, and give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
-_CONFLICT, _ACCEPTABLE = 409, 300
+_SERVER = "run it again; if that does not help, check --argocd-server"
 _NOT_FOUND = 5  # gRPC's code
 _SHORT = 4  # characters; a shorter secret would match parts of any text
 # The Application has changed: the patch's first operation tests the resourceVersion.
@@ -138,20 +138,15 @@ class ArgoCDApi:
             "selector": selector or None,
             "appNamespace": namespace or None,
         }
-        found = self._get("/api/v1/applications", params, "applications, get, */*", "the list of Applications")
-        items = found.get("items") or []
-        if not isinstance(items, list):
-            raise SourceDownError(
-                "Argo CD answers with something other than a list of Applications",
-                hint="run it again; if that does not help, check --argocd-server",
-            )
-        return [{**KIND, **item} for item in items if isinstance(item, dict)]
+        found = self._ask("GET", "/api/v1/applications", "applications, get, */*", "the list of Applications", params)
+        if not isinstance(found.get("items") or [], list):
+            raise SourceDownError("Argo CD answers with something other than a list of Applications", hint=_SERVER)
+        return [{**KIND, **item} for item in mappings(found, "items")]
 
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
         """Return the Application. With its project, a missing one raises `AbsentError`; without, it looks forbidden."""
-        where = {**self._where(namespace), **({"project": project} if project else {})}
-        found = self._get(_path(name), where, *self._right("get", namespace, name))
-        return {**KIND, **found}
+        params = {**self._where(namespace), "project": project or None}
+        return {**KIND, **self._ask("GET", _path(name), *self._right("get", namespace, name), params)}
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Make Argo CD compare with Git now. Return when it has, or after a while if that takes long."""
@@ -167,13 +162,8 @@ class ArgoCDApi:
 
     def patch_application(self, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if it changed meanwhile."""
-        right, subject = self._right("update", namespace, name)
         body = {"name": name, "patch": json.dumps(list(operations)), "patchType": "json", **self._where(namespace)}
-        try:
-            answer = self._http.ask("PATCH", _path(name), json=body)
-        except NoAnswerError as error:
-            raise unreachable(error, self._to) from None
-        return {**KIND, **self._known(answer, right, subject)}
+        return {**KIND, **self._ask("PATCH", _path(name), *self._right("update", namespace, name), body=body)}
 
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the live resources of the Application, down to its pods, each with its health.
@@ -181,7 +171,7 @@ class ArgoCDApi:
         The tree does not have how a container ended, so the first few pods that crash are read, too.
         """
         right, where = self._right("get", namespace, name), self._where(namespace)
-        tree = self._get(f"{_path(name)}/resource-tree", where, *right)
+        tree = self._ask("GET", f"{_path(name)}/resource-tree", *right, where)
         for node in crashing(tree)[:CRASHED]:
             pod = {
                 "kind": "Pod",
@@ -190,25 +180,24 @@ class ArgoCDApi:
                 "resourceName": text(node, "name"),
             }
             with suppress(SourceError, ValueError, RecursionError):
-                found = json.loads(text(self._get(f"{_path(name)}/resource", {**where, **pod}, *right), "manifest"))
-                _reason, message = trouble(mapping(found, "status")) if isinstance(found, dict) else ("", "")
+                found = self._ask("GET", f"{_path(name)}/resource", *right, {**where, **pod})
+                _reason, message = trouble(mapping(json.loads(text(found, "manifest")), "status"))
                 node["health"]["message"] = message or node["health"].get("message")
         return tree
 
     def sync_windows(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the Application's sync windows: `assignedWindows`, `activeWindows`, `canSync`."""
         right = self._right("get", namespace, name)
-        return self._get(f"{_path(name)}/syncwindows", self._where(namespace), *right)
+        return self._ask("GET", f"{_path(name)}/syncwindows", *right, self._where(namespace))
 
     def application_set(self, namespace: str, name: str) -> dict[str, Any]:
         """Return an ApplicationSet."""
-        where = {"appsetNamespace": namespace} if namespace else {}
-        right = f"applicationsets, get, <project>/{name}"
-        return self._get(f"/api/v1/applicationsets/{path_part(name)}", where, right, f"ApplicationSet {name}")
+        path, right = f"/api/v1/applicationsets/{path_part(name)}", f"applicationsets, get, <project>/{name}"
+        return self._ask("GET", path, right, f"ApplicationSet {name}", {"appsetNamespace": namespace or None})
 
     def project(self, _namespace: str, name: str) -> dict[str, Any]:
         """Return an AppProject. All of them are in the control plane's namespace."""
-        return self._get(f"/api/v1/projects/{path_part(name)}", {}, f"projects, get, {name}", f"AppProject {name}")
+        return self._ask("GET", f"/api/v1/projects/{path_part(name)}", f"projects, get, {name}", f"AppProject {name}")
 
     def web(self) -> str:
         """Return the URL of the user interface, from Argo CD's settings, else the API's if people can reach it.
@@ -216,8 +205,7 @@ class ArgoCDApi:
         It is "" if only the cluster knows the address. The settings can be read without a token.
         """
         with suppress(NoAnswerError):
-            said = self._http.ask("GET", "/api/v1/settings").mapping().get("url")
-            if page := web_page(said if isinstance(said, str) else ""):
+            if page := web_page(text(self._http.ask("GET", "/api/v1/settings").mapping(), "url")):
                 return page.rstrip("/")
         host = self._to.server.partition(":")[0]
         return self._to.base if "." in host and not _IN_CLUSTER.search(host) else ""
@@ -227,9 +215,17 @@ class ArgoCDApi:
         self._http.close()
         self._quick.close()
 
-    def _get(self, path: str, params: Mapping[str, Any], right: str, subject: str) -> dict[str, Any]:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        right: str,
+        subject: str,
+        params: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         try:
-            answer = self._http.ask("GET", path, params={key: one for key, one in params.items() if one is not None})
+            answer = self._http.ask(method, path, params=params, json=body)
         except NoAnswerError as error:
             raise unreachable(error, self._to) from None
         return self._known(answer, right, subject)
@@ -266,18 +262,14 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
     """Return the error for a request without an answer."""
     where = f"Argo CD: {error.message}"
     if error.kind == "tls":
-        return SourceAccessError(
-            where, hint="name its authority with --argocd-ca-file; for a server without TLS, give --argocd-plaintext"
-        )
+        hint = "name its authority with --argocd-ca-file; for a server without TLS, give --argocd-plaintext"
+        return SourceAccessError(where, hint=hint)
     if error.kind == "redirect":
         return SourceAccessError(where, hint="give the address that it redirects to: --argocd-server")
     if error.kind == "large":
         return SourceError(where, hint="narrow the Applications: --project, --selector, --namespace")
-    if error.kind == "slow" or to.plaintext:
-        return SourceDownError(where, hint="run it again; if that does not help, check --argocd-server")
-    return SourceDownError(
-        where, hint="run it again; if that does not help, check --argocd-server (and --argocd-plaintext)"
-    )
+    plain = "" if error.kind == "slow" or to.plaintext else " (and --argocd-plaintext)"
+    return SourceDownError(where, hint=f"{_SERVER}{plain}")
 
 
 def explained(answer: Response, to: Connection, right: str, subject: str, secrets: tuple[str, ...]) -> Exception:
@@ -292,7 +284,7 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
     code, message = _message(answer, secrets)
     low = message.lower()
     # Mistakes of the client have the code 2 (unknown) as well, with status 500.
-    if answer.status == _CONFLICT or any(sign in low for sign in _MEANWHILE):
+    if answer.status == 409 or any(sign in low for sign in _MEANWHILE):
         return Outpaced(f"{subject}: {message}")
     if code is None and (page := _page(answer, to)):
         return page
@@ -336,19 +328,13 @@ def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
 
 def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
     """Return the gRPC code (None if the gateway sent none) and the message without secrets."""
-    try:
-        found: Any = answer.json()
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("code"), int):
+    found = answer.mapping()
+    if not isinstance(found.get("code"), int):
         return None, ""
-    message = found.get("message") or found.get("error")
-    text = blanked(str(message or ""))
+    message = blanked(str(found.get("message") or found.get("error") or ""))
     for secret in secrets:
-        text = text.replace(secret, "***") if len(secret) >= _SHORT else text
-    return found["code"], both_ends(
-        " ".join(text.replace("Use --debug flag to render out invalid YAML", "").split()), 400
-    )
+        message = message.replace(secret, "***") if len(secret) >= _SHORT else message
+    return found["code"], both_ends(" ".join(message.replace(ADVICE, "").split()), 400)
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:
@@ -356,7 +342,7 @@ def _page(answer: Response, to: Connection) -> TaskError | None:
     kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
     # With a root path, the server answers "404 page not found" as plain text on all other paths.
-    if answer.status < _ACCEPTABLE or answer.status == 404 or (html and answer.status in (401, 403)):
+    if answer.status < 300 or answer.status == 404 or (html and answer.status in (401, 403)):
         what = "a web page" if html else f"{kind or 'something'} that is not its JSON"
         return SourceAccessError(
             f"{origin(to.base)} answers with {what} ({answer.status}), not with Argo CD's API",

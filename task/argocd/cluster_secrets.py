@@ -29,6 +29,7 @@ from task.argocd.repo_secrets import (
 from task.errors import AnnotationError, CredentialsError, Malformed
 from task.kubernetes.client import SECRETS, ForbiddenError, Kubernetes
 from task.model import KeySecret
+from task.plain_data import mapping, text
 from task.urls import split
 
 KNOWN_HOSTS, AUTHORITIES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
@@ -56,16 +57,13 @@ class ClusterSecrets:
             found = choose(self._secrets, url, project)
             return None if found is None else self._with_server(found, url)
 
-    def named(self, text: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
+    def named(self, place: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
         """Return the login that `git:secret:…` names: `secret:[<namespace>/]<name>`.
 
         Raises `AnnotationError` if an Application of this namespace and project may not name the secret for this URL,
         and `CredentialsError` if the secret is missing or does not fit the URL.
         """
-        try:
-            home, name = secret_place(text, namespace)
-        except Malformed as error:
-            raise AnnotationError(error.message, hint=error.hint) from None
+        home, name = secret_place(place, namespace)
         secret = f"{home}/{name}"
         if home not in (namespace, self._home):
             raise AnnotationError(
@@ -75,21 +73,15 @@ class ClusterSecrets:
         item = self._kubernetes.get(SECRETS, home, name)
         if item is None:
             raise CredentialsError(f"there is no secret {secret}", hint="create it, or name another one")
-        kind, data = _kind(item, name), _texts(_bytes(item))
+        kind, data = argo_cds_kind(item), _texts(item)
         if not kind and home != namespace:
             raise AnnotationError(
                 f"secret {secret} is for Applications of the namespace {home}, and this one is in {namespace}",
                 hint="name a secret of the Application's own namespace, or have one made for Argo CD (repository)",
             )
-        try:
-            if kind:
-                may_log_in(secret, kind, data, url, project)
-        except Malformed as error:
-            raise AnnotationError(error.message, hint=error.hint) from None
-        try:
-            found = named_credentials(secret, url, data)
-        except Malformed as error:
-            raise CredentialsError(error.message, hint=error.hint) from None
+        if kind:
+            may_log_in(secret, kind, data, url, project)
+        found = named_credentials(secret, url, data)
         with self._lock:
             return self._with_server(replace(found, owners=not kind), url)
 
@@ -101,7 +93,7 @@ class ClusterSecrets:
         item = self._kubernetes.get(SECRETS, namespace, name)
         if item is None:
             raise LookupError(name)
-        if _kind(item, name):
+        if argo_cds_kind(item):
             # `secret:argocd/cluster-prod#config` is JSON with a colon, so a cluster's token could go to any registry.
             raise Malformed(
                 f"secret {namespace}/{name} belongs to Argo CD itself and is not a login for a registry",
@@ -118,10 +110,10 @@ class ClusterSecrets:
         if item is None:
             hint = f"kubectl -n {key.namespace} create secret generic {key.name} --from-file={key.key}=cosign.pub"
             raise CredentialsError(f"imagesVerification: there is no secret {key.namespace}/{key.name}", hint=hint)
-        if _kind(item, key.name):
+        if argo_cds_kind(item):
             message = f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD itself"
             raise AnnotationError(message, hint="name a secret that was made for this key")
-        if not (found := _texts(_bytes(item)).get(key.key, "")):
+        if not (found := _texts(item).get(key.key, "")):
             message = f"imagesVerification: secret {key.namespace}/{key.name} has no text at {key.key!r}"
             raise CredentialsError(message, hint="check cosignKey.key, and the secret")
         return found
@@ -131,10 +123,10 @@ class ClusterSecrets:
         try:
             for kind in (REPOSITORY, TEMPLATE):
                 for item in self._kubernetes.list(SECRETS, self._home, selector=f"{LABEL}={kind}", full=True):
-                    name = f"{self._home}/{item['metadata'].get('name', '')}"
+                    name = f"{self._home}/{text(item, 'metadata', 'name')}"
                     try:
-                        secret = repo_secret(kind, name, _texts(_bytes(item)))
-                    except Malformed as error:  # the other secrets still count
+                        secret = repo_secret(kind, name, _texts(item))
+                    except CredentialsError as error:  # the other secrets still count
                         self._log("warning", f"{error.message}: it is skipped; {error.hint}")
                         continue
                     found += [secret] if secret else []
@@ -159,13 +151,9 @@ class ClusterSecrets:
         return self._maps[name]
 
 
-def _kind(item: Mapping[str, Any], name: str) -> str:
-    return argo_cds_kind(name, (item.get("metadata") or {}).get("labels") or {})
-
-
 def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
     found = {}
-    for key, value in (item.get("data") or {}).items():
+    for key, value in mapping(item, "data").items():
         try:
             found[key] = b64decode(value or "")
         except (ValueError, TypeError):
@@ -173,10 +161,10 @@ def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
     return found
 
 
-def _texts(data: Mapping[str, bytes]) -> dict[str, str]:
+def _texts(item: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that are text. Credentials have no others."""
     found = {}
-    for key, value in data.items():
+    for key, value in _bytes(item).items():
         try:
             found[key] = value.decode()
         except UnicodeDecodeError:

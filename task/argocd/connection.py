@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from task.errors import Malformed
 from task.secret import Secret
 
-_FLAGS = ("plaintext", "insecure", "grpc-web", "core", "port-forward")
 _ELSEWHERE = ("core", "port-forward", "port-forward-namespace")  # the argocd command's other ways to connect
 
 
@@ -119,14 +118,13 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, value). A flag without a value is "true"."""
     name = ""
     for word in (*words, "--"):
-        value = ""
         if not word.startswith("--") and word[:2] != "-H":
             if not name:
                 raise Malformed("ARGOCD_OPTS contains a word that belongs to no option", "write --option value")
             yield name, word
             name = ""
             continue
-        if name in _VALUED and name not in _FLAGS:
+        if name in _VALUED:
             raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"write --{name} value")
         if name:
             yield name, "true"

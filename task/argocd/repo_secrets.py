@@ -12,12 +12,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from task.errors import CredentialsError, Malformed
+from task.errors import AnnotationError, CredentialsError
 from task.git.credentials import Credentials
 from task.git.environment import Login
 from task.git.github_app import App, Way, token
 from task.git.ssh import SshFiles, has_passphrase, is_private_key
+from task.plain_data import mapping, text
 from task.secret import Secret
 from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host, origin, without_login
 
@@ -40,16 +42,6 @@ _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
 @dataclass(frozen=True)
-class AppKey:
-    """An installation of a GitHub App."""
-
-    id: str
-    installation: str
-    key: Secret
-    api: str
-
-
-@dataclass(frozen=True)
 class RepoCredentials:
     """A login for one Git server, and how to reach the server. Fields that the secret lacks are empty."""
 
@@ -58,7 +50,7 @@ class RepoCredentials:
     password: Secret = _NOTHING
     bearer: Secret = _NOTHING
     ssh_key: Secret = _NOTHING
-    app: AppKey | None = None
+    app: App | None = None
     certificate: str = ""  # a TLS certificate, PEM
     certificate_key: Secret = _NOTHING
     insecure: bool = False  # check neither the server's certificate nor its host key
@@ -85,7 +77,7 @@ class RepoSecret:
 
 
 def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | None:
-    """Read one secret; return None if it is not about Git. `name` is for messages. Raises `Malformed`."""
+    """Read one secret; return None if it is not about Git. `name` is for messages. Raises `CredentialsError`."""
     if data.get("type", "").lower() not in ("", "git"):
         return None
     return RepoSecret(kind, data.get("url", ""), data.get("project", ""), _credentials(name, data))
@@ -114,58 +106,61 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     return replace(template, insecure=own.insecure, proxy=proxy, no_proxy=no_proxy)
 
 
-def argo_cds_kind(name: str, labels: Mapping[str, str]) -> str:
+def argo_cds_kind(secret: Mapping[str, Any]) -> str:
     """Return a secret's role in Argo CD from its label (`repository`, `cluster`, …), or "" if it is not Argo CD's."""
+    name, labels = text(secret, "metadata", "name"), mapping(secret, "metadata", "labels")
     if LABEL in labels:
         return labels[LABEL] or "unknown"
     return name if name in _UNLABELLED else ""
 
 
 def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, project: str) -> None:
-    """Check that an Application may name this secret of Argo CD as its login for Git. Raises `Malformed` if not.
+    """Check that an Application may name this secret of Argo CD as its login for Git. Raises `AnnotationError` if not.
 
     Without this check, `git:secret:argocd/…` sent another team's password to any URL that an Application's author
     chose. The message reveals nothing about the secret but its name.
     """
     kind = _WRITING.get(kind, kind)
     if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
-        raise Malformed(f"secret {secret} belongs to Argo CD itself and is not a login for Git", _NAME_ANOTHER)
+        raise AnnotationError(
+            f"secret {secret} belongs to Argo CD itself and is not a login for Git", hint=_NAME_ANOTHER
+        )
     wanted, ours = argo_cd_url(url), argo_cd_url(data.get("url", ""))
     fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
     # For /acme/../evil/x in a URL, curl requests /evil/x.
     climbs = any(part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url))
     if not fits or not login_and_host(ours) or climbs:  # a template for `https://` alone would fit every server
-        raise Malformed(f"secret {secret} is Argo CD's login for another repository", _NAME_ANOTHER)
+        raise AnnotationError(f"secret {secret} is Argo CD's login for another repository", hint=_NAME_ANOTHER)
     if data.get("project", "") not in ("", project):
-        raise Malformed(f"secret {secret} is for another project than {project or 'none'!r}", _NAME_ANOTHER)
+        raise AnnotationError(f"secret {secret} is for another project than {project or 'none'!r}", hint=_NAME_ANOTHER)
 
 
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
-    """Return the credentials from a secret that `git:secret:…` names, if they fit the URL. Raises `Malformed`."""
+    """Return the login from a secret that `git:secret:…` names, if it fits the URL. Raises `CredentialsError`."""
     found = _credentials(name, data)
     if is_ssh_for_argo_cd(url):
         if not found.ssh_key:
-            raise Malformed(f"secret {name} has no field sshPrivateKey, which an SSH URL needs", "add it")
+            raise CredentialsError(f"secret {name} has no field sshPrivateKey, which an SSH URL needs", hint="add it")
     elif not url.lower().startswith("https://"):
-        raise Malformed(f"secret {name} serves https and SSH URLs only", "use one of them as repoURL")
+        raise CredentialsError(f"secret {name} serves https and SSH URLs only", hint="use one of them as repoURL")
     elif not found.app and not found.bearer and not (found.username and found.password):
-        raise Malformed(
+        raise CredentialsError(
             f"secret {name} has neither username and password nor a bearerToken nor a GitHub App's fields",
-            "add username and password, or githubAppID, githubAppInstallationID and githubAppPrivateKey",
+            hint="add username and password, or githubAppID, githubAppInstallationID and githubAppPrivateKey",
         )
     return found
 
 
-def secret_place(text: str, namespace: str) -> tuple[str, str]:
+def secret_place(words: str, namespace: str) -> tuple[str, str]:
     """Return (namespace, name) from `secret:<namespace>/<name>`, or `secret:<name>` in `namespace`.
 
-    Raises `Malformed`.
+    Raises `AnnotationError`.
     """
-    _, _, place = text.partition(":")
+    _, _, place = words.partition(":")
     first, slash, second = place.partition("/")
     found = (first, second) if slash else (namespace, first)
     if not all(found) or "/" in second or not all(_NAME.fullmatch(part) for part in found):
-        raise Malformed(f"{text[:200]!r} names no secret", "write git:secret:<namespace>/<name>")
+        raise AnnotationError(f"{words[:200]!r} names no secret", hint="write git:secret:<namespace>/<name>")
     return found
 
 
@@ -177,18 +172,18 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
     """
     if not url.lower().startswith(("https://", "http://")):
         return Credentials(ssh=_ssh(found))
-    server, proxied = origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
+    app, server, proxied = found.app, origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
     made = Credentials(
         certificates=found.authorities,
         variables=tuple((name, found.no_proxy) for name in proxied),  # like Argo CD, use these instead of the pod's own
         only=without_login(url).rstrip("/").removesuffix(".git"),
+        pairs=lambda folder: _settings(found, server, folder),
         # An owner who names a proxy and turns off checks can read along, so only the owner's own login goes there.
         alone=found.owners and found.insecure,
     )
-    if found.app is None:
+    if app is None:
         login = Login(server, found.username or _TOKEN_USER, found.password)
         return replace(made, logins=(login,)) if found.password else made
-    app = App(found.app.id, found.app.installation, found.app.key, found.app.api)
 
     def of_app(ca_file: str) -> Login:
         way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
@@ -197,14 +192,12 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
     return replace(made, app=of_app, app_server=server)
 
 
-def settings_of(found: RepoCredentials, url: str, folder: str) -> list[tuple[str, str]]:
-    """Return Git's other settings for this repository, for `GIT_CONFIG_*`, because some are secret.
+def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
+    """Return Git's other settings for this server, for `GIT_CONFIG_*`, because some are secret.
 
     A client certificate is written into `folder`, which must be private.
     """
-    if not url.lower().startswith(("https://", "http://")):
-        return []
-    prefix, pairs = f"http.{origin(url)}", []
+    prefix, pairs = f"http.{server}", []
     if found.insecure:
         pairs.append((f"{prefix}.sslVerify", "false"))
     if found.proxy:
@@ -230,10 +223,11 @@ def _begins(url: str, prefix: str) -> bool:
 
 
 def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
-    app = _app(name, data)
     certificate, key = data.get("tlsClientCertData", ""), data.get("tlsClientCertKey", "")
     if bool(certificate) != bool(key):
-        raise Malformed(f"secret {name} has only one of tlsClientCertData and tlsClientCertKey", "add the other one")
+        raise CredentialsError(
+            f"secret {name} has only one of tlsClientCertData and tlsClientCertKey", hint="add the other one"
+        )
     insecure = [_boolean(name, data, field) for field in ("insecure", "insecureIgnoreHostKey")]
     return RepoCredentials(
         secret=name,
@@ -241,7 +235,7 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
         password=Secret(data.get("password", "")),
         bearer=Secret(data.get("bearerToken", "")),
         ssh_key=Secret(data.get("sshPrivateKey", "")),
-        app=app,
+        app=_app(name, data),
         certificate=certificate,
         certificate_key=Secret(key),
         insecure=any(insecure),
@@ -250,28 +244,34 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
     )
 
 
-def _app(name: str, data: Mapping[str, str]) -> AppKey | None:
+def _app(name: str, data: Mapping[str, str]) -> App | None:
     fields = ("githubAppID", "githubAppInstallationID", "githubAppPrivateKey")
     number, installation, key = (data.get(field, "").strip() for field in fields)
     if not any((number, installation, key)):
         return None
     missing = [field for field in fields if not data.get(field, "").strip()]
     if missing:
-        raise Malformed(f"secret {name} has no field {' and '.join(missing)}", "add it: a GitHub App needs all three")
+        raise CredentialsError(
+            f"secret {name} has no field {' and '.join(missing)}", hint="add it: a GitHub App needs all three"
+        )
     for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
         if not value.isascii() or not value.isdigit():
-            raise Malformed(f"secret {name}: {field} is not a number", "see the App's settings on GitHub")
+            raise CredentialsError(f"secret {name}: {field} is not a number", hint="see the App's settings on GitHub")
     api = data.get("githubAppEnterpriseBaseUrl", "").strip().rstrip("/") or _GITHUB_API
     if not api.lower().startswith("https://"):
-        raise Malformed(f"secret {name}: githubAppEnterpriseBaseUrl is not an https URL", "write https://<host>/api/v3")
-    return AppKey(number, installation, Secret(key), api)
+        raise CredentialsError(
+            f"secret {name}: githubAppEnterpriseBaseUrl is not an https URL", hint="write https://<host>/api/v3"
+        )
+    return App(number, installation, Secret(key), api)
 
 
 def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
-    text = data.get(field, "").strip().lower()
-    if text not in (*_TRUE, *_FALSE):
-        raise Malformed(f"secret {name}: {field} is neither true nor false", "write true or false, in quotes")
-    return text in _TRUE
+    word = data.get(field, "").strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        raise CredentialsError(
+            f"secret {name}: {field} is neither true nor false", hint="write true or false, in quotes"
+        )
+    return word in _TRUE
 
 
 def _ssh(found: RepoCredentials) -> SshFiles:
@@ -293,8 +293,8 @@ def _ssh(found: RepoCredentials) -> SshFiles:
     return SshFiles(files, (_KEY,) if key else (), only_keys=bool(key), known_hosts=bool(known))
 
 
-def _write(folder: str, name: str, text: str) -> str:
+def _write(folder: str, name: str, content: str) -> str:
     path = os.path.join(folder, name)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
+        file.write(content)
     return path

@@ -11,7 +11,7 @@ from task.plain_data import mappings, text
 from task.text import and_more, both_ends, one_line, without_logins
 
 LONGEST = 360
-_ADVICE = "Use --debug flag to render out invalid YAML"  # all errors of Helm end with this
+ADVICE = "Use --debug flag to render out invalid YAML"  # all errors of Helm end with this
 _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
@@ -119,4 +119,4 @@ def listed(texts: Sequence[str]) -> str:
 
 def said(message: str) -> str:
     """Return a message as one short printable line without logins. A tool's error is cut at its beginning."""
-    return both_ends(one_line(without_logins(message)).removesuffix(_ADVICE).strip(), LONGEST)
+    return both_ends(one_line(without_logins(message)).removesuffix(ADVICE).strip(), LONGEST)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -23,7 +22,7 @@ from task.argocd.api import ArgoCDApi
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.connection import Connection, parse_headers
 from task.argocd.owners import parent_of, parent_takes_back, set_of, set_takes_back
-from task.argocd.repo_secrets import RepoCredentials, credentials_of, settings_of
+from task.argocd.repo_secrets import RepoCredentials, credentials_of
 from task.argocd.rollouts import LIMITS, RolloutApi
 from task.errors import Malformed, SourceError, TaskError, UsageError
 from task.git.credentials import Credentials
@@ -213,8 +212,7 @@ class Argo:
         found = self._credentials(sub)
         if found is None:
             return None
-        given = credentials_of(found, reached)
-        return found.secret, replace(given, pairs=lambda folder: settings_of(found, reached, folder))
+        return found.secret, credentials_of(found, reached)
 
     def login(self, sub: Subscription) -> str:
         """Return a text that identifies the login: the secret's name, or the Application's own if it is unreadable."""

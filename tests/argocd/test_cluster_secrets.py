@@ -12,7 +12,7 @@ import pytest
 from fakes.kubernetes_api import CONFIG_MAPS, SECRETS, Fault, KubernetesApi, running
 
 from task.argocd.cluster_secrets import ClusterSecrets
-from task.argocd.repo_secrets import RepoCredentials, credentials_of, settings_of
+from task.argocd.repo_secrets import RepoCredentials, credentials_of
 from task.errors import AnnotationError, CredentialsError, Malformed, SourceDownError
 from task.git.command import Git
 from task.git.credentials import Access
@@ -223,10 +223,15 @@ def test_settings_beyond_a_login(tmp_path: Path) -> None:
     found = RepoCredentials("argocd/x", bearer=Secret("b"), certificate="PEM", certificate_key=Secret("KEY"),
                             insecure=True, proxy=Secret("http://u:p@proxy"))  # fmt: skip
     prefix = "http.https://git.example.com"  # with and without `.git`, and where the server says that it moved to
-    pairs = dict(settings_of(found, URL, str(tmp_path)))
+    of_server = credentials_of(found, URL).pairs
+    assert of_server is not None
+    pairs = dict(of_server(str(tmp_path)))
     assert pairs[f"{prefix}.sslVerify"] == "false"
     assert pairs[f"{prefix}.proxy"] == "http://u:p@proxy"
     assert pairs[f"{prefix}.extraHeader"] == "Authorization: Bearer b"
     assert Path(pairs[f"{prefix}.sslCert"]).read_text() == "PEM"
     assert stat.S_IMODE(Path(pairs[f"{prefix}.sslKey"]).stat().st_mode) == 0o600
-    assert settings_of(RepoCredentials(), URL, str(tmp_path)) == settings_of(found, SSH, str(tmp_path)) == []
+    nothing = credentials_of(RepoCredentials(), URL).pairs
+    assert nothing is not None
+    assert nothing(str(tmp_path)) == []
+    assert credentials_of(found, SSH).pairs is None

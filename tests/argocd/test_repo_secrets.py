@@ -11,7 +11,7 @@ from task.argocd.repo_secrets import (
     repo_secret,
     secret_place,
 )
-from task.errors import Malformed
+from task.errors import AnnotationError, CredentialsError
 
 APP = {"githubAppID": "1", "githubAppInstallationID": "22", "githubAppPrivateKey": "s3cret"}
 
@@ -139,7 +139,7 @@ def test_everything_that_a_secret_may_hold() -> None:
     ],
 )
 def test_what_is_wrong_with_a_secret_is_told_without_its_values(data: dict[str, str], words: str) -> None:
-    with pytest.raises(Malformed, match=words) as caught:
+    with pytest.raises(CredentialsError, match=words) as caught:
         repo_secret("repository", "argocd/x", data)
     assert "s3cret" not in f"{caught.value}{caught.value.hint}"
 
@@ -162,7 +162,7 @@ def test_a_named_secret_has_to_fit_the_url(url: str, data: dict[str, str], words
     if not words:
         assert named_credentials("team/git", url, data).anything
         return
-    with pytest.raises(Malformed, match=words):
+    with pytest.raises(CredentialsError, match=words):
         named_credentials("team/git", url, data)
 
 
@@ -185,7 +185,7 @@ LABEL = "argocd.argoproj.io/secret-type"
     ],
 )
 def test_which_secrets_are_argo_cds_own(name: str, labels: dict[str, str], kind: str) -> None:
-    assert argo_cds_kind(name, labels) == kind
+    assert argo_cds_kind({"metadata": {"name": name, "labels": labels}}) == kind
 
 
 ACME = "https://git.example.com/acme"
@@ -234,7 +234,7 @@ def test_what_an_annotation_may_name_of_argo_cds_own(kind: str, data: dict[str, 
     if not words:
         may_log_in("argocd/x", kind, data, url, "shop")
         return
-    with pytest.raises(Malformed, match=words) as caught:
+    with pytest.raises(AnnotationError, match=words) as caught:
         may_log_in("argocd/x", kind, data, url, "shop")
     assert "bank" not in f"{caught.value}{caught.value.hint}"
 
@@ -251,5 +251,5 @@ def test_the_place_of_a_secret(text: str, expected: tuple[str, str]) -> None:
     "text", ["secret:", "secret:/x", "secret:a/", "secret:a/b/c", "secret:../x", "secret:A b", "secret"]
 )
 def test_no_place_of_a_secret(text: str) -> None:
-    with pytest.raises(Malformed, match="names no secret"):
+    with pytest.raises(AnnotationError, match="names no secret"):
         secret_place(text, "own")
