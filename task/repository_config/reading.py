@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import TypeVar, get_args
@@ -59,8 +59,7 @@ _WISHES = (
 )
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
-_FLAGS, _LISTS = ("enabled", "autoMerge", "draft"), ("labels", "reviewers", "assignees")
-_REQUESTS = (*_FLAGS, "group", *_LISTS)
+_REQUESTS = ("enabled", "autoMerge", "draft", "group", "labels", "reviewers", "assignees")
 _WRITES = ("paths", "branches")
 _SIGNERS = ("keys", "identities")
 _CLAIMS = ("sourceRepository", "ref", "workflow", "builder")
@@ -69,7 +68,6 @@ _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
 _OURS = ("application", "promoted-from", "proof")  # trailers that each commit has; the case of a key does not matter
-_NOTHING: Mapping[str, Node] = {}
 NOT_READ = "is not read: the config is the file"
 _WAY_OUT = "--no-repository-config leaves the file out of a run"
 
@@ -110,17 +108,14 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
     A config with mistakes is only for `lint`: its rules and freezes have their places, but one with an unreadable
     `match` is for everything. At most `MOST_MISTAKES` are returned.
     """
+    file, config = _File(text), NO_CONFIG
     try:
-        reader = _Reader(text, _root(text))
+        config = _config(_Value(_root(text), "", file))
     except TargetError as error:
-        return NO_CONFIG, (error,)
-    try:
-        config = reader.config()
-    except TargetError as error:
-        return NO_CONFIG, (*reader.mistakes, error)
+        file.mistakes.append(error)
     except _Enough:
-        return NO_CONFIG, tuple(reader.mistakes)
-    return config, tuple(reader.mistakes)
+        pass
+    return config, tuple(file.mistakes)
 
 
 def _root(text: str) -> Node:
@@ -147,347 +142,346 @@ class _Enough(Exception):
     """There are as many mistakes as are reported."""
 
 
-class _Reader:
-    """Reads one document. In messages, the name of a value is its path in the file: `rules[2].match.paths`.
+@dataclass
+class _File:
+    """A text, and what was found in it so far."""
 
-    A mistake is noted, and reading continues around it. An error that is raised is noted by the next `_try`.
-    """
+    text: str
+    mistakes: list[TargetError] = field(default_factory=list)
+    globs: int = 0
+    templates: dict[str, int] = field(default_factory=dict)  # each path, and the first line that names it
 
-    def __init__(self, text: str, root: Node) -> None:
-        self.mistakes: list[TargetError] = []
-        self._text, self._root = text, root
-        self._globs = 0
-        self._templates: dict[str, int] = {}
 
-    def config(self) -> RepositoryConfig:
-        """Return the whole config. Raises `TargetError` for another shape or version of the file, and `_Enough`."""
-        fields = self._fields(self._root, "", _FILE)
-        if "version" not in fields:
-            self._note(self._wrong(self._root, "version is missing", "write `version: 1` in the first line"))
-        elif (version := self._try(partial(self._text_of, fields["version"], "version"), "1")) != "1":
-            hint = "write `version: 1`; a later version of the file needs a later Image Update"
-            raise self._wrong(fields["version"], f"version {shortened(version, 50)!r} is not known", hint)
-        elif resolved(fields["version"]).style:
-            wrong = self._wrong(fields["version"], "version is a text", "write the number, without quotes: version: 1")
-            self._note(wrong)
-        none: tuple[Node, ...] = ()
-        lists = {
-            key: self._try(partial(self._items, fields[key], key), none) if key in fields else none
-            for key in ("rules", "freezes")
-        }
-        return RepositoryConfig(
-            self._wishes(fields, ""),
-            tuple(self._rule(node, f"rules[{number}]") for number, node in enumerate(lists["rules"], 1)),
-            tuple(self._freeze(node, f"freezes[{number}]") for number, node in enumerate(lists["freezes"], 1)),
-            tuple(self._templates.items()),
-        )
+@dataclass(frozen=True)
+class _Value:
+    """A node of the file. In messages, its name is its path in the file: `rules[2].match.paths`; "" is the file."""
 
-    def _try(self, read: Callable[[], T], otherwise: T) -> T:
-        """Return the result of `read`. If it fails, note the mistake and return the other value."""
-        try:
-            return read()
-        except TargetError as error:
-            self._note(error)
-            return otherwise
+    node: Node
+    name: str
+    file: _File
 
-    def _note(self, mistake: TargetError) -> None:
-        self.mistakes.append(mistake)
-        if len(self.mistakes) >= MOST_MISTAKES:
+    def at(self, key: str, node: Node) -> _Value:
+        return _Value(node, f"{self.name}.{key}".lstrip("."), self.file)
+
+    @property
+    def line(self) -> int:
+        return self.file.text.count("\n", 0, self.node.start) + 1
+
+    def wrong(self, what: str, hint: str) -> TargetError:
+        return TargetError(f"line {self.line}: {what}", hint=hint)
+
+    def note(self, mistake: TargetError) -> None:
+        """Note a mistake, so that reading continues around it."""
+        self.file.mistakes.append(mistake)
+        if len(self.file.mistakes) >= MOST_MISTAKES:
             raise _Enough
 
-    def _rule(self, node: Node, what: str) -> Rule:
-        before = len(self.mistakes)
-        fields = self._try(partial(self._fields, node, what, _RULE), None)
-        if fields is None:
-            return Rule(EVERYTHING, Wishes(), self._line(node))
-        wishes = self._wishes(fields, f"{what}.")
-        if wishes == Wishes() and len(self.mistakes) == before:  # an unreadable wish would decide something
-            self._note(self._wrong(node, f"{what} decides nothing", f"add keys of {', '.join(_WISHES)}"))
-        match = self._match(fields["match"], f"{what}.match") if "match" in fields else EVERYTHING
-        return Rule(match, wishes, self._line(node))
-
-    def _freeze(self, node: Node, what: str) -> Freeze:
-        fields = self._try(partial(self._fields, node, what, _FREEZE), None)
-        if fields is None:
-            return Freeze("", 0, zone_of("UTC"), "", EVERYTHING, self._line(node))
-        for key in ("schedule", "duration", "reason"):
-            if key not in fields:
-                self._note(self._wrong(node, f"{what} has no {key}", f"write {key}: …"))
-
-        def read(key: str, value: Callable[[str], T], otherwise: T) -> T:
-            def checked() -> T:
-                text = self._text_of(fields[key], f"{what}.{key}")
-                try:
-                    return value(text)
-                except Malformed as error:
-                    raise self._wrong(fields[key], f"{what}.{key}: {error.message}", error.hint) from error
-
-            return self._try(checked, otherwise) if key in fields else otherwise
-
-        return Freeze(
-            read("schedule", schedule, ""),
-            read("duration", seconds_of, 0),
-            read("timeZone", zone_of, zone_of("UTC")),
-            " ".join(read("reason", str, "").split()),
-            self._match(fields["match"], f"{what}.match") if "match" in fields else EVERYTHING,
-            self._line(node),
-        )
-
-    def _match(self, node: Node, what: str) -> Match:
-        """Return the match, or one for everything if any part of it is unreadable."""
-        before = len(self.mistakes)
-        fields = self._try(partial(self._fields, node, what, _MATCH), _NOTHING)
-        if not fields and len(self.mistakes) == before:
-            self._note(self._wrong(node, f"{what} names nothing", f"give one of {', '.join(_MATCH)}"))
-        lists: dict[str, tuple[str, ...]] = {}
-        for key, one in fields.items():
-            globs = self._try(partial(self._globs_of, one, f"{what}.{key}"), None)
-            if globs == ():
-                hint = 'write globs, such as ["team-a/*"]'
-                self._note(self._wrong(one, f"{what}.{key} is empty, and fits nothing", hint))
-            lists[key] = globs or ()
-        if len(self.mistakes) > before:
-            return EVERYTHING
-        return Match(
-            tuple(map(name_glob, lists.get("applications", ()))),
-            tuple(map(name_glob, lists.get("projects", ()))),
-            tuple(map(path_glob, lists.get("paths", ()))),
-            tuple(map(name_glob, lists.get("images", ()))),
-        )
-
-    def _wishes(self, fields: Mapping[str, Node], before: str) -> Wishes:
-        def part(key: str, known: tuple[str, ...]) -> Mapping[str, Node]:
-            return (
-                self._try(partial(self._fields, fields[key], f"{before}{key}", known), _NOTHING)
-                if key in fields
-                else {}
-            )
-
-        commit, requests = part("commit", _COMMIT), part("pullRequests", _REQUESTS)
-
-        def read(of: Mapping[str, Node], where: str, key: str, value: Callable[[Node, str], T]) -> T | None:
-            return self._try(partial(value, of[key], f"{before}{where}{key}"), None) if key in of else None
-
-        template = read(commit, "commit.", "template", self._path)
-        if template:
-            self._templates.setdefault(template, self._line(commit["template"]))
-        lists = {key: read(requests, "pullRequests.", key, partial(self._texts, most=MOST_ITEMS)) for key in _LISTS}
-        return Wishes(
-            author_name=read(commit, "commit.", "authorName", self._name),
-            author_email=read(commit, "commit.", "authorEmail", self._address),
-            template=template,
-            trailers=read(commit, "commit.", "trailers", self._trailers),
-            sign_off=read(commit, "commit.", "signOff", self._flag),
-            pull_request=read(requests, "pullRequests.", "enabled", self._flag),
-            group=read(requests, "pullRequests.", "group", self._group),
-            labels=lists["labels"],
-            reviewers=lists["reviewers"],
-            assignees=lists["assignees"],
-            draft=read(requests, "pullRequests.", "draft", self._flag),
-            auto_merge=read(requests, "pullRequests.", "autoMerge", self._flag),
-            pin_digest=read(fields, "", "pinDigest", self._flag),
-            tag_order=read(fields, "", "tagOrder", partial(self._checked, parse_tag_order)),
-            minimum_age=read(fields, "", "minimumAge", self._age),
-            push_options=read(fields, "", "pushOptions", self._push_options),
-            writes=read(fields, "", "writes", self._writes),
-            signatures=read(fields, "", "signatures", self._signatures),
-            provenance=read(fields, "", "provenance", self._provenance),
-        )
-
-    def _signatures(self, node: Node, what: str) -> Demand:
-        fields = self._fields(node, what, _SIGNERS)
-        return Demand("signature", *self._signers(node, fields, what), line=self._line(node))
-
-    def _provenance(self, node: Node, what: str) -> Demand:
-        fields = self._fields(node, what, (*_SIGNERS, *_CLAIMS))
-        claims = {key: self._text_of(fields[key], f"{what}.{key}") for key in _CLAIMS if key in fields}
-        if not claims:
-            raise self._wrong(node, f"{what} asks for nothing", f"give one of {', '.join(_CLAIMS)}")
-        return Demand(
-            "provenance",
-            *self._signers(node, fields, what),
-            source_repository=claims.get("sourceRepository", "").removesuffix(".git"),
-            ref=claims.get("ref", ""),
-            workflow=claims.get("workflow", ""),
-            builder=claims.get("builder", ""),
-            line=self._line(node),
-        )
-
-    def _signers(
-        self, node: Node, fields: Mapping[str, Node], what: str
-    ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
-        """Return the paths of keys, and the identities. Without either, nobody could prove anything."""
-        keys = self._items(fields["keys"], f"{what}.keys") if "keys" in fields else ()
-        whom = self._items(fields["identities"], f"{what}.identities") if "identities" in fields else ()
-        if not keys and not whom:
-            raise self._wrong(node, f"{what} names nobody who may sign", f"give {' or '.join(_SIGNERS)}")
-        if len(keys) > MOST_ITEMS or len(whom) > MOST_ITEMS:
-            raise self._wrong(node, f"{what} has more than {MOST_ITEMS} keys or identities", "leave some out")
-        paths = tuple(dict.fromkeys(self._path(one, f"an entry of {what}.keys") for one in keys))
-        return paths, tuple(dict.fromkeys(self._identity(one, f"an entry of {what}.identities") for one in whom))
-
-    def _identity(self, node: Node, what: str) -> Identity:
-        fields = self._fields(node, what, _IDENTITY)
-        for key in _IDENTITY:
-            if key not in fields:
-                raise self._wrong(node, f"{what} has no {key}", f"write {key}: …")
-        subject, issuer = (self._text_of(fields[key], f"{what}.{key}") for key in _IDENTITY)
-        if "*" in issuer:
-            raise self._wrong(fields["issuer"], f"{what}.issuer is no glob", "write the issuer's whole URL")
-        return Identity(subject, issuer)
-
-    def _writes(self, node: Node, what: str) -> Writes:
-        fields = self._fields(node, what, _WRITES)
-        if not fields:
-            raise self._wrong(node, f"{what} names nothing", f"give one of {', '.join(_WRITES)}")
-        lists = {key: self._globs_of(one, f"{what}.{key}") for key, one in fields.items()}
-        for key, one in fields.items():
-            if any(text.startswith("/") for text in lists[key]):
-                hint = "write it without the slash, from the repository's root"
-                raise self._wrong(one, f"{what}.{key}: a glob begins with a slash, and fits nothing", hint)
-        return Writes(lists.get("paths"), lists.get("branches"), self._line(node))
-
-    def _globs_of(self, node: Node, what: str) -> tuple[str, ...]:
-        """Return the texts of a list of globs. Raises `TargetError` if the file has too many."""
-        texts = self._texts(node, what, MOST["globs"])
-        self._globs += len(texts)
-        if self._globs > MOST["globs"]:
-            raise self._wrong(node, f"the file has more than {MOST['globs']} globs", "use wider globs")
-        return texts
-
-    def _checked(self, check: Callable[[str], object], node: Node, what: str) -> str:
-        """Return a text that `check` takes."""
-        text = self._text_of(node, what)
-        try:
-            check(text)
-        except Malformed as error:
-            raise self._wrong(node, f"{what}: {error.message}", error.hint) from error
-        return text
-
-    def _name(self, node: Node, what: str) -> str:
-        text = self._text_of(node, what)
-        if not is_name(text):
-            hint = "leave out < > and control characters; authorEmail takes the address"
-            raise self._wrong(node, f"{what} is not a name that Git takes", hint)
-        return text
-
-    def _address(self, node: Node, what: str) -> str:
-        text = self._text_of(node, what)
-        if not is_address(text):
-            hint = "write the address alone, such as bot@example.com"
-            raise self._wrong(node, f"{what} is not an e-mail address", hint)
-        return text
-
-    def _path(self, node: Node, what: str) -> str:
-        path = self._text_of(node, what)
-        parts = path.split("/")
-        if path.startswith("/") or ".." in parts or not path.strip("./") or not path.isprintable():
-            raise self._wrong(
-                node, f"{what} is not a path within the repository", "write it from the repository's root"
-            )
-        return "/".join(part for part in parts if part not in ("", "."))
-
-    def _trailers(self, node: Node, what: str) -> tuple[tuple[str, str], ...]:
-        nodes = self._children(node, what)
-        if len(nodes) > MOST_ITEMS:
-            raise self._wrong(node, f"{what} has more than {MOST_ITEMS} entries", "leave some out")
-        found = {}
-        for key, one in nodes.items():
-            found[key] = self._try(partial(self._text_of, one, f"{what}.{key}"), "")
-            if not TRAILER_KEY.fullmatch(key):
-                hint = "use letters, digits and dashes"
-                self._note(self._wrong(one, f"{what}: {shortened(key, 50)!r} is not a key", hint))
-            elif key.lower() in _OURS:
-                wrong = self._wrong(one, f"{what}: each commit has a trailer {key} of its own", "choose another key")
-                self._note(wrong)
-        return tuple(found.items())
-
-    def _group(self, node: Node, what: str) -> Grouping:
-        text = self._text_of(node, what)
-        if text not in GROUPS:
-            raise self._wrong(node, f"{what}: {shortened(text, 50)!r} is not a group", f"write {', '.join(GROUPS)}")
-        return GROUPS[text]
-
-    def _fields(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
+    def fields(self, known: tuple[str, ...]) -> dict[str, _Value]:
         """Return the values by key.
 
         A misspelt key counts as the key that it is similar to, so that this is not missing as well.
         """
-        found: dict[str, Node] = {}
-        meant: dict[str, Node] = {}
-        children = self._children(node, what)
-        keys = {key.value: key for key, _ in pairs(resolved(node))}
-        for name, one in children.items():
+        found: dict[str, _Value] = {}
+        meant: dict[str, _Value] = {}
+        children = self.children()
+        keys = {key.value: key for key, _ in pairs(resolved(self.node))}
+        for name, value in children.items():
             if name in known:
-                found[name] = one
+                found[name] = value
                 continue
             near = get_close_matches(name, known, 1, 0.6)
             hint = f"did you mean {near[0]}? the keys are {', '.join(known)}" if near else f"use {', '.join(known)}"
-            where = f" in {what}" if what else ""
-            self._note(self._wrong(keys[name], f"the key {shortened(name, 50)!r} is not known{where}", hint))
-            meant.update(dict.fromkeys(near, one))
+            where = f" in {self.name}" if self.name else ""
+            self.note(self.at(name, keys[name]).wrong(f"the key {shortened(name, 50)!r} is not known{where}", hint))
+            meant.update({key: self.at(key, value.node) for key in near})
         return {**meant, **found}
 
-    def _children(self, node: Node, what: str) -> dict[str, Node]:
-        node = resolved(node)
+    def children(self) -> dict[str, _Value]:
+        """Return the values of a mapping by key."""
+        node, what = resolved(self.node), self.name or "the file"
         if node.kind != "mapping" or node.tag:
-            raise self._wrong(node, f"{what or 'the file'} is not a mapping", "write `key: value` lines")
-        children: dict[str, Node] = {}
-        for key, one in pairs(node):
-            if key.kind != "scalar" or key.tag not in _TAGS:
-                self._note(self._wrong(key, f"a key of {what or 'the file'} is not a word", "write a plain word"))
-            elif key.value in children:
-                message = f"{shortened(key.value, 50)!r} appears twice in {what or 'the file'}"
-                self._note(self._wrong(key, message, "keep one"))
+            raise self.wrong(f"{what} is not a mapping", "write `key: value` lines")
+        children: dict[str, _Value] = {}
+        for name, child in pairs(node):
+            key = self.at("", name)
+            if name.kind != "scalar" or name.tag not in _TAGS:
+                self.note(key.wrong(f"a key of {what} is not a word", "write a plain word"))
+            elif name.value in children:
+                self.note(key.wrong(f"{shortened(name.value, 50)!r} appears twice in {what}", "keep one"))
             else:
-                children[key.value] = one
+                children[name.value] = self.at(name.value, child)
         return children
 
-    def _items(self, node: Node, what: str) -> tuple[Node, ...]:
-        found = resolved(node)
-        if found.kind != "sequence" or found.tag:
-            raise self._wrong(node, f"{what} is not a list", "write each on a line of its own, behind `- `")
-        if len(found.children) > MOST.get(what, LARGEST):
-            raise self._wrong(node, f"{what} has more than {MOST[what]} entries", "use wider globs")
-        return found.children
+    def items(self, most: int = LARGEST, hint: str = "leave some out") -> tuple[_Value, ...]:
+        node = resolved(self.node)
+        if node.kind != "sequence" or node.tag:
+            raise self.wrong(f"{self.name} is not a list", "write each on a line of its own, behind `- `")
+        if len(node.children) > most:
+            raise self.wrong(f"{self.name} has more than {most} entries", hint)
+        return tuple(_Value(item, f"an entry of {self.name}", self.file) for item in node.children)
 
-    def _texts(self, node: Node, what: str, most: int) -> tuple[str, ...]:
-        items = self._items(node, what)
-        if len(items) > most:
-            raise self._wrong(node, f"{what} has more than {most} entries", "leave some out")
-        each = (self._try(partial(self._text_of, one, f"an entry of {what}"), "") for one in items)
-        return tuple(dict.fromkeys(each))
+    def texts(self, most: int = MOST_ITEMS) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_try(one, _Value.text, "") for one in self.items(most)))
 
-    def _age(self, node: Node, what: str) -> int:
-        return seconds_of(self._checked(seconds_of, node, what))
+    def text(self) -> str:
+        node = resolved(self.node)
+        if node.kind == "scalar" and node.style and not node.value.strip():
+            raise self.wrong(f"{self.name} is empty", "write a text between the quotes")
+        if node.kind != "scalar" or node.tag not in _TAGS or node.null:
+            raise self.wrong(f"{self.name} is not a text", 'write it in quotes: "…"')
+        if len(node.value) > LONGEST:
+            raise self.wrong(f"{self.name} has more than {LONGEST} characters", "write a shorter text")
+        return node.value.strip()
 
-    def _push_options(self, node: Node, what: str) -> tuple[str, ...]:
-        texts = self._texts(node, what, MOST_ITEMS)
-        if not all(map(str.isprintable, texts)):
-            raise self._wrong(node, f"{what}: a text has a line break or another control character", "remove it")
-        return texts
+    def parsed(self, parse: Callable[[str], T]) -> T:
+        """Return what `parse` makes of the text."""
+        try:
+            return parse(self.text())
+        except Malformed as error:
+            raise self.wrong(f"{self.name}: {error.message}", error.hint) from error
 
-    def _text_of(self, node: Node, what: str) -> str:
-        found = resolved(node)
-        if found.kind == "scalar" and found.style and not found.value.strip():
-            raise self._wrong(node, f"{what} is empty", "write a text between the quotes")
-        if found.kind != "scalar" or found.tag not in _TAGS or found.null:
-            raise self._wrong(node, f"{what} is not a text", 'write it in quotes: "…"')
-        if len(found.value) > LONGEST:
-            raise self._wrong(node, f"{what} has more than {LONGEST} characters", "write a shorter text")
-        return found.value.strip()
+    def flag(self) -> bool:
+        node = resolved(self.node)
+        if node.kind == "scalar" and not node.style and not node.tag and node.value in (*_TRUE, *_FALSE):
+            return node.value in _TRUE
+        raise self.wrong(f"{self.name} is neither true nor false", "write true or false, without quotes")
 
-    def _flag(self, node: Node, what: str) -> bool:
-        found = resolved(node)
-        if found.kind == "scalar" and not found.style and not found.tag and found.value in (*_TRUE, *_FALSE):
-            return found.value in _TRUE
-        raise self._wrong(node, f"{what} is neither true nor false", "write true or false, without quotes")
 
-    def _line(self, node: Node) -> int:
-        return self._text.count("\n", 0, node.start) + 1
+def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
+    """Return what `read` makes of a value. If there is no value, or a mistake, which is noted, return the other one."""
+    if value is None:
+        return otherwise
+    try:
+        return read(value)
+    except TargetError as error:
+        value.note(error)
+        return otherwise
 
-    def _wrong(self, node: Node, what: str, hint: str) -> TargetError:
-        return TargetError(f"line {self._line(node)}: {what}", hint=hint)
+
+def _fields(value: _Value | None, known: tuple[str, ...]) -> dict[str, _Value]:
+    return _try(value, lambda value: value.fields(known), {})
+
+
+def _config(file: _Value) -> RepositoryConfig:
+    """Return the whole config. Raises `TargetError` for another shape or version of the file, and `_Enough`."""
+    fields = file.fields(_FILE)
+    version = fields.get("version")
+    if version is None:
+        file.note(file.wrong("version is missing", "write `version: 1` in the first line"))
+    elif (said := _try(version, _Value.text, "1")) != "1":
+        hint = "write `version: 1`; a later version of the file needs a later Image Update"
+        raise version.wrong(f"version {shortened(said, 50)!r} is not known", hint)
+    elif resolved(version.node).style:
+        file.note(version.wrong("version is a text", "write the number, without quotes: version: 1"))
+    lists: dict[str, list[_Value]] = {}
+    for key in ("rules", "freezes"):
+        items = _try(fields.get(key), partial(_Value.items, most=MOST[key], hint="use wider globs"), None)
+        lists[key] = [replace(one, name=f"{key}[{number}]") for number, one in enumerate(items or (), 1)]
+    return RepositoryConfig(
+        _wishes(fields),
+        tuple(map(_rule, lists["rules"])),
+        tuple(map(_freeze, lists["freezes"])),
+        tuple(file.file.templates.items()),
+    )
+
+
+def _rule(value: _Value) -> Rule:
+    before = len(value.file.mistakes)
+    fields = _fields(value, _RULE)
+    wishes = _wishes(fields)
+    if wishes == Wishes() and len(value.file.mistakes) == before:  # an unreadable wish would decide something
+        value.note(value.wrong(f"{value.name} decides nothing", f"add keys of {', '.join(_WISHES)}"))
+    return Rule(_match(fields.get("match")), wishes, value.line)
+
+
+def _freeze(value: _Value) -> Freeze:
+    fields = _try(value, lambda value: value.fields(_FREEZE), None)
+    for key in ("schedule", "duration", "reason"):
+        if fields is not None and key not in fields:
+            value.note(value.wrong(f"{value.name} has no {key}", f"write {key}: …"))
+    given = fields or {}
+    return Freeze(
+        _try(given.get("schedule"), lambda one: one.parsed(schedule), ""),
+        _try(given.get("duration"), lambda one: one.parsed(seconds_of), 0),
+        _try(given.get("timeZone"), lambda one: one.parsed(zone_of), zone_of("UTC")),
+        " ".join(_try(given.get("reason"), _Value.text, "").split()),
+        _match(given.get("match")),
+        value.line,
+    )
+
+
+def _match(value: _Value | None) -> Match:
+    """Return the match, or one for everything if there is none, or any part of it is unreadable."""
+    if value is None:
+        return EVERYTHING
+    before = len(value.file.mistakes)
+    fields = _fields(value, _MATCH)
+    if not fields and len(value.file.mistakes) == before:
+        value.note(value.wrong(f"{value.name} names nothing", f"give one of {', '.join(_MATCH)}"))
+    lists: dict[str, tuple[str, ...]] = {}
+    for key, one in fields.items():
+        globs = _try(one, _globs, None)
+        if globs == ():
+            value.note(one.wrong(f"{one.name} is empty, and fits nothing", 'write globs, such as ["team-a/*"]'))
+        lists[key] = globs or ()
+    if len(value.file.mistakes) > before:
+        return EVERYTHING
+    return Match(
+        tuple(map(name_glob, lists.get("applications", ()))),
+        tuple(map(name_glob, lists.get("projects", ()))),
+        tuple(map(path_glob, lists.get("paths", ()))),
+        tuple(map(name_glob, lists.get("images", ()))),
+    )
+
+
+def _globs(value: _Value) -> tuple[str, ...]:
+    """Return the texts of a list of globs. Raises `TargetError` if the file has too many."""
+    texts = value.texts(MOST["globs"])
+    value.file.globs += len(texts)
+    if value.file.globs > MOST["globs"]:
+        raise value.wrong(f"the file has more than {MOST['globs']} globs", "use wider globs")
+    return texts
+
+
+def _wishes(fields: Mapping[str, _Value]) -> Wishes:
+    commit, requests = _fields(fields.get("commit"), _COMMIT), _fields(fields.get("pullRequests"), _REQUESTS)
+
+    def read(key: str, how: Callable[[_Value], T], of: Mapping[str, _Value] = fields) -> T | None:
+        return _try(of.get(key), how, None)
+
+    template = read("template", _path, commit)
+    if template:
+        commit["template"].file.templates.setdefault(template, commit["template"].line)
+    return Wishes(
+        author_name=read("authorName", _name, commit),
+        author_email=read("authorEmail", _address, commit),
+        template=template,
+        trailers=read("trailers", _trailers, commit),
+        sign_off=read("signOff", _Value.flag, commit),
+        pull_request=read("enabled", _Value.flag, requests),
+        group=read("group", _group, requests),
+        labels=read("labels", _Value.texts, requests),
+        reviewers=read("reviewers", _Value.texts, requests),
+        assignees=read("assignees", _Value.texts, requests),
+        draft=read("draft", _Value.flag, requests),
+        auto_merge=read("autoMerge", _Value.flag, requests),
+        pin_digest=read("pinDigest", _Value.flag),
+        tag_order=read("tagOrder", _tag_order),
+        minimum_age=read("minimumAge", lambda value: value.parsed(seconds_of)),
+        push_options=read("pushOptions", _push_options),
+        writes=read("writes", _writes),
+        signatures=read("signatures", _signatures),
+        provenance=read("provenance", _provenance),
+    )
+
+
+def _name(value: _Value) -> str:
+    if not is_name(text := value.text()):
+        hint = "leave out < > and control characters; authorEmail takes the address"
+        raise value.wrong(f"{value.name} is not a name that Git takes", hint)
+    return text
+
+
+def _address(value: _Value) -> str:
+    if not is_address(text := value.text()):
+        raise value.wrong(f"{value.name} is not an e-mail address", "write the address alone, such as bot@example.com")
+    return text
+
+
+def _path(value: _Value) -> str:
+    path = value.text()
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts or not path.strip("./") or not path.isprintable():
+        raise value.wrong(f"{value.name} is not a path within the repository", "write it from the repository's root")
+    return "/".join(part for part in parts if part not in ("", "."))
+
+
+def _trailers(value: _Value) -> tuple[tuple[str, str], ...]:
+    children = value.children()
+    if len(children) > MOST_ITEMS:
+        raise value.wrong(f"{value.name} has more than {MOST_ITEMS} entries", "leave some out")
+    found = {}
+    for key, one in children.items():
+        found[key] = _try(one, _Value.text, "")
+        if not TRAILER_KEY.fullmatch(key):
+            hint = "use letters, digits and dashes"
+            value.note(one.wrong(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
+        elif key.lower() in _OURS:
+            what = f"{value.name}: each commit has a trailer {key} of its own"
+            value.note(one.wrong(what, "choose another key"))
+    return tuple(found.items())
+
+
+def _group(value: _Value) -> Grouping:
+    text = value.text()
+    if text not in GROUPS:
+        raise value.wrong(f"{value.name}: {shortened(text, 50)!r} is not a group", f"write {', '.join(GROUPS)}")
+    return GROUPS[text]
+
+
+def _tag_order(value: _Value) -> str:
+    value.parsed(parse_tag_order)
+    return value.text()
+
+
+def _push_options(value: _Value) -> tuple[str, ...]:
+    texts = value.texts()
+    if not all(map(str.isprintable, texts)):
+        raise value.wrong(f"{value.name}: a text has a line break or another control character", "remove it")
+    return texts
+
+
+def _writes(value: _Value) -> Writes:
+    fields = value.fields(_WRITES)
+    if not fields:
+        raise value.wrong(f"{value.name} names nothing", f"give one of {', '.join(_WRITES)}")
+    lists = {key: _globs(one) for key, one in fields.items()}
+    for key, one in fields.items():
+        if any(text.startswith("/") for text in lists[key]):
+            hint = "write it without the slash, from the repository's root"
+            raise one.wrong(f"{one.name}: a glob begins with a slash, and fits nothing", hint)
+    return Writes(lists.get("paths"), lists.get("branches"), value.line)
+
+
+def _signatures(value: _Value) -> Demand:
+    return Demand("signature", *_signers(value, value.fields(_SIGNERS)), line=value.line)
+
+
+def _provenance(value: _Value) -> Demand:
+    fields = value.fields((*_SIGNERS, *_CLAIMS))
+    claims = {key: fields[key].text() for key in _CLAIMS if key in fields}
+    if not claims:
+        raise value.wrong(f"{value.name} asks for nothing", f"give one of {', '.join(_CLAIMS)}")
+    return Demand(
+        "provenance",
+        *_signers(value, fields),
+        source_repository=claims.get("sourceRepository", "").removesuffix(".git"),
+        ref=claims.get("ref", ""),
+        workflow=claims.get("workflow", ""),
+        builder=claims.get("builder", ""),
+        line=value.line,
+    )
+
+
+def _signers(value: _Value, fields: Mapping[str, _Value]) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
+    """Return the paths of keys, and the identities. Without either, nobody could prove anything."""
+    keys, whom = (fields[key].items() if key in fields else () for key in _SIGNERS)
+    if not keys and not whom:
+        raise value.wrong(f"{value.name} names nobody who may sign", f"give {' or '.join(_SIGNERS)}")
+    if len(keys) > MOST_ITEMS or len(whom) > MOST_ITEMS:
+        raise value.wrong(f"{value.name} has more than {MOST_ITEMS} keys or identities", "leave some out")
+    return tuple(dict.fromkeys(map(_path, keys))), tuple(dict.fromkeys(map(_identity, whom)))
+
+
+def _identity(value: _Value) -> Identity:
+    fields = value.fields(_IDENTITY)
+    for key in _IDENTITY:
+        if key not in fields:
+            raise value.wrong(f"{value.name} has no {key}", f"write {key}: …")
+    identity = Identity(fields["subject"].text(), fields["issuer"].text())
+    if "*" in identity.issuer:
+        raise fields["issuer"].wrong(f"{value.name}.issuer is no glob", "write the issuer's whole URL")
+    return identity
 
 
 def template_in(files: Files, path: str, line: int) -> str:
