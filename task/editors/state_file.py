@@ -31,16 +31,10 @@ _TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may have another m
 _LONG_KEY = 1000  # characters; after 1024, libyaml stops searching for the `:` of a simple key
 _Shape = Mapping[str, "_Shape | None"]
 ANY = ""  # in a shape: the keys are names
-FILE = ("files",)
-STATE = ("hold", "images", "released")
-MEMORY = ("written", "replaced", "hold", "deferred", "rollback", "released")
-HOLD = ("reason", "by", "at", "until")
-MEANT = ("to", "tag", "digest", "was")
-WRITTEN = ("tag", "digest", "sequence", "counter", "commit", "repository", "created", "image-digest")
-_STRUCTURE = (*FILE, *STATE, *MEMORY)
-_HOLD: _Shape = dict.fromkeys(HOLD)
-_WRITTEN: _Shape = dict.fromkeys(WRITTEN)
-_MEANT: _Shape = dict.fromkeys(MEANT)
+_HOLD: _Shape = dict.fromkeys(("reason", "by", "at", "until"))
+_MEANT: _Shape = dict.fromkeys(("to", "tag", "digest", "was"))
+_BUILD = ("counter", "commit", "repository", "created")
+_WRITTEN: _Shape = dict.fromkeys(("tag", "digest", "sequence", *_BUILD, "image-digest"))
 _MEMORY: _Shape = {
     "written": _WRITTEN,
     "replaced": None,
@@ -49,9 +43,11 @@ _MEMORY: _Shape = {
     "rollback": _MEANT,
     "released": None,
 }
-_SHAPE: _Shape = {"files": {ANY: {"hold": _HOLD, "images": {ANY: _MEMORY}, "released": None}}}
+_STATE: _Shape = {"hold": _HOLD, "images": {ANY: _MEMORY}, "released": None}
+_FILE: _Shape = {"files": {ANY: _STATE}}
+_ABSENT = Node("scalar", 0, 0)  # the value of a key that is not there: a null
 # Singular and plural are treated alike here, because people write `image:` instead of `images:`.
-_STEMS = {word.rstrip("s") for word in _STRUCTURE}
+_STEMS = {word.rstrip("s") for word in (*_FILE, *_STATE, *_MEMORY)}
 _MISPLACED = (
     "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold below its file or alias"
 )
@@ -69,26 +65,23 @@ def states_of(tree: Tree) -> dict[str, State]:
     Raises TargetError, which names the line, the mistake and the correction.
     """
     if len(tree.roots) > 1:
-        node = tree.roots[1]
-        raise _wrong(
-            tree, node, "a second YAML document", "a state file has one document: remove `---` and what follows"
-        )
+        hint = "a state file has one document: remove `---` and what follows"
+        raise _wrong(tree, tree.roots[1], "a second YAML document", hint)
     if tree.root is None or tree.root.null:
         return {}
     for node in walk(tree.root):
         if node.kind == "alias" or node.anchor:  # an anchor would connect lines that must change separately
             name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
             raise _wrong(tree, node, f"{name[:50]} is not allowed in a state file", "write the value itself")
-    fields = _fields(tree, tree.root, "the file", FILE)
-    files = _children(tree, fields["files"], "files") if "files" in fields else {}
     states = {}
-    for path, node in files.items():
-        fields = _fields(tree, node, path, STATE)
-        images = _children(tree, fields["images"], "images") if "images" in fields else {}
+    for path, node in _children(tree, _fields(tree, tree.root, "the file", _FILE)["files"], "files").items():
+        fields = _fields(tree, node, path, _STATE)
+        images = _children(tree, fields["images"], "images").items()
+        memories = {alias: _memory(tree, image, alias) for alias, image in images}
         state = State(
-            _hold(tree, fields["hold"]) if "hold" in fields else None,
-            {alias: memory for alias, image in images.items() if (memory := _memory(tree, image, alias)) != Memory()},
-            _released(tree, fields),
+            _hold(tree, fields["hold"]),
+            {alias: memory for alias, memory in memories.items() if memory != Memory()},
+            _words(tree, {"released": fields["released"]})["released"],
         )
         if state != State():
             states[path] = state
@@ -96,45 +89,38 @@ def states_of(tree: Tree) -> dict[str, State]:
 
 
 def _memory(tree: Tree, node: Node, alias: str) -> Memory:
-    fields = _fields(tree, node, alias, MEMORY)
-    rollback = None
-    if "rollback" in fields:
-        words = _words(tree, _fields(tree, fields["rollback"], "rollback", MEANT))
-        rollback = Meant(*(words.get(name, "") for name in MEANT))
+    fields = _fields(tree, node, alias, _MEMORY)
+    rollback = Meant(**_words(tree, _fields(tree, fields["rollback"], "rollback", _MEANT)))
     return Memory(
-        written=_written(tree, fields["written"], "written") if "written" in fields else None,
-        replaced=_list(tree, fields["replaced"], "replaced") if "replaced" in fields else (),
-        hold=_hold(tree, fields["hold"]) if "hold" in fields else None,
-        deferred=_written(tree, fields["deferred"], "deferred") if "deferred" in fields else None,
+        written=_written(tree, fields["written"], "written"),
+        replaced=_list(tree, fields["replaced"], "replaced"),
+        hold=_hold(tree, fields["hold"]),
+        deferred=_written(tree, fields["deferred"], "deferred"),
         rollback=rollback if rollback != Meant("") else None,
-        released=_released(tree, fields),
+        released=_words(tree, {"released": fields["released"]})["released"],
     )
 
 
-def _released(tree: Tree, fields: Mapping[str, Node]) -> str:
-    return _words(tree, {"released": fields["released"]})["released"] if "released" in fields else ""
-
-
-def _hold(tree: Tree, node: Node) -> Hold:
+def _hold(tree: Tree, node: Node) -> Hold | None:
     """Return the hold. An unreadable one is an error, not "no hold", because its images must not change."""
+    if node is _ABSENT:
+        return None
     hint = "write `reason: …` on a line of its own below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
         raise _wrong(tree, node, "hold is empty", hint)
-    fields = _fields(tree, node, "hold", HOLD)
-    if "reason" not in fields:
+    fields = _fields(tree, node, "hold", _HOLD)
+    if fields["reason"] is _ABSENT:
         raise _wrong(tree, node, "hold has no reason", hint)
-    words = _words(tree, fields)
-    return Hold(words["reason"], words.get("by", ""), words.get("at", ""), words.get("until", ""))
+    return Hold(**_words(tree, fields))
 
 
 def _written(tree: Tree, node: Node, what: str) -> Written | None:
-    words = _words(tree, fields := _fields(tree, node, what, WRITTEN))
-    number = words.get("sequence", "")
+    words = _words(tree, fields := _fields(tree, node, what, _WRITTEN))
+    number = words["sequence"]
     if number and not _SEQUENCE.fullmatch(number):
         raise _wrong(tree, fields["sequence"], f"sequence: {number[:50]!r} is not a number", "write up to 20 digits")
-    names = ("counter", "commit", "repository", "created")
-    build = Build(int(number) if number else None, *(words.get(name, "") for name in names))
-    written = Written(words.get("tag", ""), words.get("digest", ""), build, words.get("image-digest", ""))
+    build = Build(int(number) if number else None, *(words[name] for name in _BUILD))
+    written = Written(words["tag"], words["digest"], build, words["image-digest"])
     return written if written != Written() else None
 
 
@@ -167,8 +153,8 @@ def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
     return tuple(_word(tree, item, f"an item of {name}") for item in node.children)
 
 
-def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
-    """Return the values of the known keys in a mapping.
+def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]:
+    """Return the values of all known keys, from a mapping.
 
     A key that is nearly known, or known in another place, is an error, because a misspelt hold would have no effect.
     """
@@ -177,7 +163,7 @@ def _fields(tree: Tree, node: Node, what: str, known: tuple[str, ...]) -> dict[s
         shown = "".join(letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace())
         if key.value not in known and shown.rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
             raise _wrong(tree, key, f"{what[:50]} has a key {key.value!r}", _MISPLACED.format(", ".join(known)))
-    return {key: value for key, value in children.items() if key in known}
+    return {key: children.get(key, _ABSENT) for key in known}
 
 
 def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
@@ -211,7 +197,7 @@ def with_unknown(tree: Tree, data: Wanted) -> Wanted:
 
     When a hold or a build is removed, the unknown keys in it go as well.
     """
-    return _with_kept(tree.root, data, _SHAPE) if tree.root else data
+    return _with_kept(tree.root, data, _FILE) if tree.root else data
 
 
 def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:
@@ -231,7 +217,7 @@ def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:
 
 def _instant(name: str, text: str) -> str:
     try:
-        return utc(text) if text else ""
+        return text and utc(text)
     except Malformed as error:
         raise TargetError(f"{name}: {error.message}", hint=error.hint) from error
 
@@ -252,18 +238,11 @@ def data_of(states: Mapping[str, State]) -> dict[str, object]:
     files = {}
     for path, state in sorted(states.items()):
         images = {
-            alias: {
-                "written": _written_data(memory.written),
-                "replaced": list(memory.replaced),
-                "hold": asdict(memory.hold) if memory.hold else {},
-                "deferred": _written_data(memory.deferred),
-                "rollback": asdict(memory.rollback) if memory.rollback else {},
-                "released": memory.released,
-            }
+            alias: asdict(memory)
+            | {"written": _written_data(memory.written), "deferred": _written_data(memory.deferred)}
             for alias, memory in sorted(state.images.items())
         }
-        hold = asdict(state.hold) if state.hold else {}
-        files[path] = {"hold": hold, "images": images, "released": state.released}
+        files[path] = {"hold": state.hold and asdict(state.hold), "images": images, "released": state.released}
     return _stored({"files": files})
 
 
@@ -283,10 +262,11 @@ def _stored(data: Wanted) -> dict[str, object]:
     for key, value in data.items():
         if isinstance(value, Mapping):
             plain: object = _stored(value)
-        elif isinstance(value, list):
+        elif isinstance(value, tuple):
             plain = [stripped(one) for one in value]
         else:
-            plain = _instant(key, str(value)) if key in _TIMES else stripped(str(value))
+            text = str(value or "")
+            plain = _instant(key, text) if key in _TIMES else stripped(text)
         if plain or (key, plain) == ("reason", ""):
             stored[stripped(key)] = plain
     return stored
