@@ -88,7 +88,7 @@ def _tree(files: Files, path: str, section: Section) -> Tree:
 
 def _list(tree: Tree, section: Section) -> Node | None:
     """Return the section's list, or None if the list, the section or the document is missing or null."""
-    node = tree.root
+    node: Node | None = tree.root
     for key in section:
         if node is None or node.null:
             return None

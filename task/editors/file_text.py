@@ -77,20 +77,20 @@ def tree_of(files: Files, path: str) -> Tree:
         raise error.about(path) from error
 
 
-def single(tree: Tree) -> Node | None:
-    """Return the root of the only document, or None if there is none. Raises TargetError, also as `first`."""
+def single(tree: Tree) -> Node:
+    """Return the root of the only document. Raises TargetError, also as `first`."""
     if len(tree.roots) > 1:
         raise TargetError(f"has {len(tree.roots)} YAML documents", hint="keep one: the others are not read")
     return first(tree)
 
 
-def first(tree: Tree) -> Node | None:
-    """Return the root of the first document, or None. Raises TargetError if it is neither a mapping nor null."""
-    root = tree.root
-    if root and root.kind != "mapping" and not root.null:
-        what = {"sequence": "a list", "scalar": "a single value"}.get(root.kind, "an alias")
+def first(tree: Tree) -> Node:
+    """Return the root of the first document. Raises TargetError if it is neither a mapping nor null."""
+    kind = tree.root.kind
+    if kind != "mapping" and not tree.root.null:
+        what = {"sequence": "a list", "scalar": "a single value"}.get(kind, "an alias")
         raise TargetError(f"is {what} at its root, not a mapping", hint="write `key: value` lines")
-    return root
+    return tree.root
 
 
 def alone(tree: Tree, node: Node) -> Node:

@@ -12,7 +12,7 @@ from task.editors.file_text import about, alone, result, split_tag, tag_value, t
 from task.editors.manifests import key_path, marked_image, marked_text, markers
 from task.editors.yaml.edit import add, splice
 from task.editors.yaml.layout import sound
-from task.editors.yaml.path import find, parse_path
+from task.editors.yaml.path import find, find_all, parse_path
 from task.editors.yaml.tree import Node, Tree, resolved, resolved_value, value
 from task.errors import TargetError
 from task.image import live_image
@@ -96,12 +96,10 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
             continue
         if _at(tree, root, "metadata.namespace") not in {"", namespace}:  # "": kustomize or kubectl adds it later
             continue
-        nodes = find(tree, root, parse_path("spec.values"), merges=True)
-        if not nodes:
+        if (values := find(tree, root, parse_path("spec.values"))) is None:
             continue
         # The mapping with the image is the values themselves, or the one at the container's path below them.
-        values = resolved(nodes[-1])
-        for holder in find(tree, values, parse_path(name), merges=True) if name else (values,):
+        for holder in find_all(tree, values, parse_path(name)) if name else (values,):
             if (spot := _tag(resolved(holder))) is not None:
                 return spot
     if next(markers(tree, target), None):
@@ -111,8 +109,8 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
 
 
 def _at(tree: Tree, root: Node, path: str) -> str:
-    nodes = find(tree, root, parse_path(path), merges=True)
-    return resolved(nodes[-1]).value if nodes else ""
+    node = find(tree, root, parse_path(path))
+    return node.value if node else ""
 
 
 def _tag(holder: Node) -> ImageValue | None:

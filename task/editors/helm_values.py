@@ -41,6 +41,12 @@ from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Targ
 _HEAD = "# written by image-update\n\n"  # of a new file; since v0.17, AIU also creates missing files, with a comment
 LOCKS = {"Chart.yaml": "Chart.lock", "requirements.yaml": "requirements.lock"}
 NAMES = ("repository", "name", "image")  # keys for an image's name beside its tag
+_HEX = re.compile(r"[0-9a-f]{64}")
+_DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
+_DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # with any value
+_DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
+# A text that may set one. Most texts set none, so they need not be parsed.
+_SET = re.compile(r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}", re.IGNORECASE)
 MOST_BESIDE = 200  # keys of one mapping that are compared with a key that is not there
 
 
@@ -70,15 +76,21 @@ def read(files: Files, target: Target) -> Reading:
         nodes = {key: _scalar_at(tree, key) for key in (keys.name, keys.tag, keys.spec, keys.digest) if key}
         # For Helm, blanks around a tag in quotes are part of it.
         good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
-    texts = {key: node.value if node else "" for key, node in nodes.items()}
+    texts = {key: node.value if keys.spec else node.value.strip() for key, node in nodes.items() if node}
+    return reading_of(texts, keys, path, sound=good)
+
+
+def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) -> Reading:
+    """Return the image in the texts at these keys: those in a values file, or parameters."""
     if keys.spec:
-        image = live_image(texts[keys.spec])
-        return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
-    tag, digest = split_tag(texts[keys.tag].strip())
+        image = live_image(texts.get(keys.spec, ""))
+        return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=sound, file=path)
+    tag, digest = split_tag(texts.get(keys.tag, ""))
     if keys.digest:  # without the key, a digest of the chart's own would stay
-        good = good and not digest and (nodes[keys.digest] is not None or not tag)
-        digest = digest_of(texts[keys.digest].strip())
-    return Reading(texts.get(keys.name, "").strip(), tag, digest, sound=good, file=path)
+        sound = sound and not digest and (keys.digest in texts or not tag)
+        digest = texts.get(keys.digest, "")
+        digest = f"sha256:{digest}" if _HEX.fullmatch(digest) else digest
+    return Reading(texts.get(keys.name, ""), tag, digest, sound=sound, file=path)
 
 
 def _keys(keys: Keys) -> Keys:
@@ -101,13 +113,12 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
     Raises TargetError if no scalar could be written there.
     """
     root, path = first(tree), parse_path(key)
-    if root is None or root.null:
+    if root.null:
         return None
-    nodes = find(tree, root, path, merges=True)
-    if not nodes:
+    node = find(tree, root, path)
+    if node is None:
         locate(tree, root, path)
         return None
-    node = resolved(nodes[-1])
     if node.kind != "scalar":
         what = "list" if node.kind == "sequence" else "mapping"
         raise TargetError(f"line {tree.line(node)}: {key} is a {what}, not a single value", hint="name a key inside it")
@@ -160,11 +171,10 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
     path, keys = chosen(files, target), _keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
-        root = first(tree)
-        if root is None or root.null:
+        if first(tree).null:
             return ()
         written = filter(None, (keys.spec or keys.tag, keys.digest))
-        return tuple(other for key in written for other in _shared(tree, root, key, target))
+        return tuple(other for key in written for other in _shared(tree, key, target))
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -175,8 +185,7 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     path, found, keys = chosen(files, target), [], _keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
-        if (root := first(tree)) is None:
-            return ()
+        root = first(tree)
         for key in filter(None, (keys.spec, keys.tag, keys.name if target.keys.name else "")):
             steps = parse_path(key)
             node, missing = locate(tree, root, steps)
@@ -193,10 +202,10 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
 
 def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
     try:
-        nodes = find(tree, root, parse_path(key), merges=False)
+        node = find(tree, root, parse_path(key), merges=False)
     except TargetError:  # no annotation names this key, so a flaw at it is not worth a message
         return False
-    return bool(nodes) and resolved(nodes[-1]).kind == "scalar"
+    return node is not None and node.kind == "scalar"
 
 
 def _name(old: str, target: Target, image: Image) -> str:
@@ -214,36 +223,26 @@ def _name(old: str, target: Target, image: Image) -> str:
 
 def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
     """Return the tree with `text` at a key path. Missing mappings on the way are added."""
-    steps = parse_path(key)
-    if tree.root is None:
-        if listed := next((step for step in steps if step.text != step.name), None):
-            raise TargetError(
-                f"{listed.text}: there is no list {listed.name}", hint="create the list in the file first"
-            )
-        return add(tree, None, _nested([step.name for step in steps], text))
-    node, missing = locate(tree, tree.root, steps)
+    node, missing = locate(tree, tree.root, parse_path(key))
     if not missing and says(node, text):
         return tree
-    _shared(tree, tree.root, key, target)
-    if missing:
-        return add(tree, node, _nested(missing, text))
-    return splice(tree, [(resolved(node), text)])
+    _shared(tree, key, target)
+    return add(tree, node, _nested(missing, text)) if missing else splice(tree, [(node, text)])
 
 
-def _shared(tree: Tree, root: Node, key: str, target: Target) -> tuple[str, ...]:
+def _shared(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
     """Return the other keys that change with this one, because an alias gives them the same value.
 
     Raises TargetError if one of them may be another image's.
     """
     steps = parse_path(key)
-    node, missing = locate(tree, root, steps)
-    node = node if missing else resolved(node)
+    node, missing = locate(tree, tree.root, steps)
     if not any(one.anchor for one in tree.ancestors(node)):
         return ()
     mine, others = key.replace("\\.", "."), []
     annotated = [one.tag.replace("\\.", ".") for one in target.others if one.identity == target.image.identity]
     own = steps[-1].name.lower()
-    for steps in uses(tree, root, node, missing):
+    for steps in uses(tree, tree.root, node, missing):
         if (text := path_text(steps)) == mine:
             continue
         last = steps[-1].name.lower()
@@ -251,7 +250,7 @@ def _shared(tree: Tree, root: Node, key: str, target: Target) -> tuple[str, ...]
             known = identity_of(node.value) == target.image.identity  # the value itself names the image
         else:
             of_an_image = (last == own or last.endswith("tag")) and text not in annotated
-            known = not of_an_image or _names_image(tree, root, steps[:-1], target)
+            known = not of_an_image or _names_image(tree, steps[:-1], target)
         if not known:
             raise TargetError(
                 f"line {tree.line(node)}: {mine} and {text} share this value by an anchor, and {text} may be another "
@@ -262,12 +261,11 @@ def _shared(tree: Tree, root: Node, key: str, target: Target) -> tuple[str, ...]
     return tuple(others)
 
 
-def _names_image(tree: Tree, root: Node, mapping: Sequence[Segment], target: Target) -> bool:
+def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
     """Tell whether a mapping names the target's image, with its registry or without."""
 
     def text(key: str) -> str:
-        nodes = find(tree, root, (*mapping, Segment(key, (), key)), merges=True)
-        node = resolved(nodes[-1]) if nodes else None
+        node = find(tree, tree.root, (*mapping, Segment(key)))
         return node.value if node and node.kind == "scalar" and not node.null else ""
 
     keys = (parse_path(target.keys.name)[-1].name, *NAMES) if target.keys.name else NAMES
@@ -285,14 +283,6 @@ def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
     return {names[0]: data}
 
 
-_HEX = re.compile(r"[0-9a-f]{64}")
-_DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
-_NAMES = re.compile("(?:digest|sha|sha256)$")  # with any value
-_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
-# A text that may set one. Most texts set none, so they need not be parsed.
-_SET = re.compile(r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}", re.IGNORECASE)
-
-
 def digest_value(image: Image, key: str, old: str) -> str:
     """Return the text for a key that gets the digest, or "" if the image has none.
 
@@ -302,11 +292,6 @@ def digest_value(image: Image, key: str, old: str) -> str:
     return image.digest.removeprefix("sha256:") if bare else image.digest
 
 
-def digest_of(text: str) -> str:
-    """Return the digest in the value of such a key."""
-    return f"sha256:{text}" if _HEX.fullmatch(text) else text
-
-
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
     """Return what Helm gets at the key for the digest now.
 
@@ -314,7 +299,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     the order of Argo CD: the chart's own, the values files, `helm.values`, and then the parameters. Files that cannot
     be read here are passed over.
     """
-    tag = keys.spec or keys.tag
+    tag, annotated = keys.spec or keys.tag, keys.digest.replace("\\.", ".")
     steps = parse_path(tag)
     found: dict[str, _Digest] = {}  # by its whole key
     layers = tuple(_layers(files, target, steps))
@@ -327,7 +312,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
             if _belongs(key.name, value, steps[len(parents) :], ()):
                 found[path_text((*parents, key))] = _Digest(value, "", "the Application's parameters")
     for name, digest in found.items():
-        if digest.value and name != keys.digest.replace("\\.", "."):
+        if digest.value and name != annotated:
             hint = f"set {name} to an empty text"
             if not (keys.digest or keys.spec):
                 hint = f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each update then writes"
@@ -336,7 +321,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
                 hint=hint,
                 subject=digest.path,
             )
-    return next((digest.value for name, digest in found.items() if name == keys.digest.replace("\\.", ".")), "")
+    return found[annotated].value if annotated in found else ""
 
 
 class _Digest(NamedTuple):
@@ -368,7 +353,7 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
     found: dict[str, _Digest] = {}
     try:
         tree = parse(text)
-        node = tree.root
+        node: Node | None = tree.root
         for level in range(above, len(steps)):
             if node is None or node.kind != "mapping":
                 break
@@ -380,8 +365,8 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
                 value = next(iter(values), "")
                 if _belongs(name, value, steps[level:], beside):
                     where = f"line {tree.line(one)}" if path else "the Application's helm.values"
-                    found[path_text((*steps[:level], Segment(name, (), name)))] = _Digest(value, path, where)
-            below = item(beside.get(steps[level].name), steps[level].indices)
+                    found[path_text((*steps[:level], Segment(name)))] = _Digest(value, path, where)
+            below = item(beside.get(steps[level].name), steps[level].indices or ())
             node = resolved(below) if below else None
     except TargetError:  # it is not YAML; for the file to write, `read` raises that error
         return {}
@@ -395,11 +380,11 @@ def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[s
     Any other key that has a digest counts, too, unless it is beside a tag of its own. An empty text hides a digest.
     """
     name, first = _plain(name), _plain(steps[0].name)
-    stem, is_tag = _WORDS.sub("", name), len(steps) == 1
+    stem, is_tag = _DIGEST_WORDS.sub("", name), len(steps) == 1
     if stem == name:
         return False
     if stem in {first, *({"", "image", first.removesuffix("tag")} if is_tag else ())}:
-        return bool(not value or _NAMES.search(name) or _DIGEST.fullmatch(value))
+        return bool(not value or _DIGEST_NAME.search(name) or _DIGEST.fullmatch(value))
     if not is_tag or (value and not _DIGEST.fullmatch(value)):
         return False
     return not {_plain(other) for other in beside} & {stem, f"{stem}tag"} - {first}

@@ -222,7 +222,7 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     entry: Data = {field: text for field, text in fields.items() if text}
     images = value(tree.root, "images")
     if images is None:
-        head = _HEAD if tree.root is None or tree.root.null else {}
+        head = _HEAD if tree.root.null else {}
         return add(tree, tree.root, {**head, "images": [entry]})
     if images.kind == "alias":
         raise TargetError(f"line {tree.line(images)}: images is an alias", hint="write the list out")

@@ -6,7 +6,7 @@ Elements are found by their names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from task.editors import argocd_source
@@ -23,13 +23,12 @@ from task.editors.argocd_source import (
     load,
     origin_comment,
 )
-from task.editors.file_text import about, alone, result, spelled, split_tag, tag_value
-from task.editors.helm_values import digest_of, digest_value, known_digest
+from task.editors.file_text import about, alone, result, spelled, tag_value
+from task.editors.helm_values import digest_value, known_digest, reading_of
 from task.editors.yaml.edit import add, splice
 from task.editors.yaml.layout import Data, Word, looks_typed, sound
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, value
 from task.errors import AnnotationError
-from task.image import live_image
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
 HELM, PLUGIN = Section("helm", "parameters"), Section("plugin", "env")
@@ -107,7 +106,7 @@ def read(files: Files, target: Target) -> Reading:
     section, names = _section(target), _names(target)
     path, tree = load(files, target, section)
     found = _parameters(tree, section)
-    unsound, values = set(), dict[str, str]()
+    unsound, values = set[str](), dict[str, str]()
     for element in elements(tree, section):
         name, text, node = _text(element, "name"), _text(element, "value"), _field(element, "value")
         if (node and not sound(resolved(node))) or (name and values.setdefault(name, text) != text):
@@ -117,21 +116,8 @@ def read(files: Files, target: Target) -> Reading:
         # Without forceString, Argo CD passes `--set`, and Helm turns such a value into a number or a boolean: 12345678
         # becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD passes `--set-string`.
         unsound |= {one.name for one in found if not one.force_string and looks_typed(one.value)}
-    return _reading(found, names, unsound, path)
-
-
-def _reading(parameters: Collection[Parameter], keys: Keys, unsound: Collection[str], path: str) -> Reading:
-    """Return the image in the parameters with the names in `keys`. It is sound if none of them is in `unsound`."""
-    values = {one.name: one.value for one in parameters}
-    good = not {keys.spec or keys.name, keys.spec or keys.tag, keys.digest} & set(unsound)
-    if keys.spec:
-        image = live_image(values.get(keys.spec, ""))
-        return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=good, file=path)
-    tag, digest = split_tag(values.get(keys.tag, ""))
-    if keys.digest:  # without the parameter, a digest of the chart's own would stay
-        good = good and not digest and (keys.digest in values or not tag)
-        digest = digest_of(values.get(keys.digest, ""))
-    return Reading(values.get(keys.name, ""), tag, digest, sound=good, file=path)
+    good = not {names.spec or names.name, names.spec or names.tag, names.digest} & unsound
+    return reading_of({one.name: one.value for one in found}, names, path, sound=good)
 
 
 def read_below(files: Files, target: Target) -> Reading:
@@ -141,7 +127,7 @@ def read_below(files: Files, target: Target) -> Reading:
         there = below(files, replace(target, carry=None), _section(target))
         used = [one for one, _ in _origins(there, target).values()] if there.used else []
     keys = names_of(target.keys) if _section(target) == HELM else target.keys
-    return _reading(used, keys, (), "")
+    return reading_of({one.name: one.value for one in used}, keys, "", sound=True)
 
 
 Origins = Mapping[str, tuple[Parameter, str]]  # by name: the element, and the comment that names its origin

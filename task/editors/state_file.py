@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import cast
 
 from task.editors.yaml.layout import Data, double_quoted, eol, flow, spell
-from task.editors.yaml.tree import Node, Tree, pairs, parse, refuse_odd_breaks, walk
+from task.editors.yaml.tree import NOTHING, Node, Tree, pairs, parse, refuse_odd_breaks, walk
 from task.errors import Malformed, TargetError
 from task.model import Build, Hold, Meant, Memory, State, Written
 from task.timestamps import utc
@@ -45,7 +45,6 @@ _MEMORY: _Shape = {
 }
 _STATE: _Shape = {"hold": _HOLD, "images": {ANY: _MEMORY}, "released": None}
 _FILE: _Shape = {"files": {ANY: _STATE}}
-_ABSENT = Node("scalar", 0, 0)  # the value of a key that is not there: a null
 # Singular and plural are treated alike here, because people write `image:` instead of `images:`.
 _STEMS = {word.rstrip("s") for word in (*_FILE, *_STATE, *_MEMORY)}
 _MISPLACED = (
@@ -67,7 +66,7 @@ def states_of(tree: Tree) -> dict[str, State]:
     if len(tree.roots) > 1:
         hint = "a state file has one document: remove `---` and what follows"
         raise _wrong(tree, tree.roots[1], "a second YAML document", hint)
-    if tree.root is None or tree.root.null:
+    if tree.root.null:
         return {}
     for node in walk(tree.root):
         if node.kind == "alias" or node.anchor:  # an anchor would connect lines that must change separately
@@ -103,13 +102,13 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
 
 def _hold(tree: Tree, node: Node) -> Hold | None:
     """Return the hold. An unreadable one is an error, not "no hold", because its images must not change."""
-    if node is _ABSENT:
+    if node is NOTHING:
         return None
     hint = "write `reason: …` on a line of its own below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
         raise _wrong(tree, node, "hold is empty", hint)
     fields = _fields(tree, node, "hold", _HOLD)
-    if fields["reason"] is _ABSENT:
+    if fields["reason"] is NOTHING:
         raise _wrong(tree, node, "hold has no reason", hint)
     return Hold(**_words(tree, fields))
 
@@ -163,7 +162,7 @@ def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]
         shown = "".join(letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace())
         if key.value not in known and shown.rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
             raise _wrong(tree, key, f"{what[:50]} has a key {key.value!r}", _MISPLACED.format(", ".join(known)))
-    return {key: children.get(key, _ABSENT) for key in known}
+    return {key: children.get(key, NOTHING) for key in known}
 
 
 def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
@@ -197,7 +196,7 @@ def with_unknown(tree: Tree, data: Wanted) -> Wanted:
 
     When a hold or a build is removed, the unknown keys in it go as well.
     """
-    return _with_kept(tree.root, data, _FILE) if tree.root else data
+    return _with_kept(tree.root, data, _FILE)
 
 
 def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:

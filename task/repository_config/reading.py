@@ -130,7 +130,7 @@ def _root(text: str) -> Node:
             raise TargetError(f"line {found[1]}: a tab indents the line", hint=hint) from error
         raise TargetError(error.message, hint="correct the YAML") from error
     refuse_odd_breaks(tree)
-    if tree.root is None or tree.root.null:
+    if tree.root.null:
         raise TargetError("line 1: the file says nothing", hint="write `version: 1` in its first line, or delete it")
     if len(tree.roots) > 1:
         line = tree.line(tree.roots[1])

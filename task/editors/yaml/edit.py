@@ -195,13 +195,13 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
     return ":" in text or behind or bool(key and key.style == '"') or (key is None and quoted_keys(tree, node))
 
 
-def add(tree: Tree, node: Node | None, more: More) -> Tree:
+def add(tree: Tree, node: Node, more: More) -> Tree:
     """Return the tree with new keys at the end of a mapping, or new items at the end of a sequence. A null becomes one.
 
-    If the text has no documents, and so no node, a first one begins below its comments.
+    If the text has no documents, a first one begins below its comments.
     """
     text = tree.text
-    if node is None:
+    if not tree.roots:
         new = parse(apply(text, [_append(text, len(text), _lines(tree, more, 0))]))
         if len(new.roots) != 1 or not holds(new.roots[0], more):
             raise more_than_meant()

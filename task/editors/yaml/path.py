@@ -25,37 +25,42 @@ _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Segment:
-    """One step of a path: a key and the list indices after it."""
+    """One step of a path: a key, and the list indices after it, such as `[0][1]`."""
 
     name: str
-    indices: tuple[int, ...]
-    text: str  # the whole step, unescaped; a key whose name has brackets
-    flaw: str = ""  # why the indices cannot be used
+    brackets: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole step, unescaped. This may also be a key whose name has brackets."""
+        return self.name + self.brackets
+
+    @property
+    def indices(self) -> tuple[int, ...] | None:
+        """The indices, or None if one of them is not a number from 0 up."""
+        texts = self.brackets[1:-1].split("][") if self.brackets else []
+        return tuple(map(int, texts)) if all(re.fullmatch(r"[0-9]{1,9}", text) for text in texts) else None
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
     """Return the steps of a path. Raises TargetError if it has more steps than a file may have levels."""
-    steps = []
-    for step in re.split(r"(?<!\\)\.", text):
-        plain = step.replace("\\.", ".")
-        match = _INDICES.fullmatch(plain)
-        indices = match[2][1:-1].split("][") if match else []
-        if match is None:
-            steps.append(Segment(plain, (), plain))
-        elif all(re.fullmatch(r"[0-9]{1,9}", index) for index in indices):
-            steps.append(Segment(match[1], tuple(map(int, indices)), plain))
-        else:
-            steps.append(Segment(match[1], (), plain, f"the index in {plain} is not a number from 0 up"))
-    if len(steps) > DEPTH:
+    plain = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
+    if len(plain) > DEPTH:
         raise TargetError(f"the key path has more than {DEPTH} steps", hint="name a shorter key path")
-    return tuple(steps)
+    return tuple(Segment(*match.groups()) if (match := _INDICES.fullmatch(step)) else Segment(step) for step in plain)
 
 
-def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool) -> tuple[Node, ...]:
-    """Return the nodes at the path. With `merges`, include those that only a merge key (`<<`) adds.
+def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> Node | None:
+    """Return the node at the path, through aliases, or None. With `merges`, a merge key (`<<`) may bring it.
 
     Raises TargetError if two keys with dots fit equally well, or if a key on the path is set twice.
     """
+    nodes = find_all(tree, root, path, merges=merges)
+    return resolved(nodes[-1]) if nodes else None
+
+
+def find_all(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> tuple[Node, ...]:
+    """Return all nodes at the path, unresolved: a key may have brackets in its name beside a list. Raises as `find`."""
     # The interpretation with the fewest dots in keys wins: the nested path.
     matches = sorted(_matches(_mappings(tree), root, path, merges), key=lambda match: match[0])
     if not matches:
@@ -94,9 +99,9 @@ def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the keys, each with its indices, that these steps may mean if they are one key."""
     front = "".join(f"{step.text}." for step in steps[:-1])
     last = steps[-1]
-    if not last.flaw:
+    if last.indices is not None:
         yield front + last.name, last.indices
-    if last.text != last.name:
+    if last.brackets:
         yield front + last.text, ()
 
 
@@ -211,7 +216,7 @@ def uses(tree: Tree, root: Node, node: Node, missing: Sequence[str] = ()) -> Ite
             if number > MOST_USES:
                 break
             steps = _segments(below)
-            found = find(tree, root, steps, merges=True)
+            found = find_all(tree, root, steps)
             # a mapping may have its own key, which hides the merged one
             if not found if missing else any(resolved(one) is node for one in found):
                 yield steps
@@ -229,20 +234,20 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
     steps: list[Segment] = []
     for step in path:
         if isinstance(step, str):
-            steps.append(Segment(step, (), step))
+            steps.append(Segment(step))
         elif steps:
-            steps[-1] = Segment(steps[-1].name, (*steps[-1].indices, step), f"{steps[-1].text}[{step}]")
+            steps[-1] = Segment(steps[-1].name, f"{steps[-1].brackets}[{step}]")
     return tuple(steps)
 
 
 def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple[str, ...]]:
-    """Return where to write: the node at the path, or the last mapping (or null) on it, and the keys that it lacks.
+    """Return where to write: the node at the path, or the last mapping (or null) on it and the keys that it lacks.
 
     Raises the errors of `find`. Raises TargetError, too, if the path runs through something that is not a mapping, if a
     list or an index is missing, or if a new key would hide what a merge key brings.
     """
-    if nodes := find(tree, root, path, merges=False):
-        return nodes[-1], ()
+    if found := find(tree, root, path, merges=False):
+        return found, ()
     at, node, rest = _mappings(tree), root, tuple(path)
     while node.kind == "mapping":
         step = _step(at, node, rest)
@@ -269,7 +274,7 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
     """
     tree, first = at.tree, rest[0]
     plain = at.own(node, first.name)
-    if plain is not None and not first.flaw:
+    if plain is not None and first.indices is not None:
         for index in first.indices:
             items = resolved(plain)
             if items.kind != "sequence":
@@ -300,8 +305,9 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
     Raises TargetError if a list would have to be added, or if a new key would hide a merged mapping.
     """
     for segment in rest:
-        if segment.flaw:
-            raise TargetError(segment.flaw, hint="write a number from 0 up between the brackets")
+        if segment.indices is None:
+            what = f"the index in {segment.text} is not a number from 0 up"
+            raise TargetError(what, hint="write a number from 0 up between the brackets")
         if segment.indices:
             raise TargetError(
                 f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first"

@@ -42,6 +42,9 @@ class Node:
         return self.kind == "scalar" and not self.style and not self.tag and self.value in NULL
 
 
+NOTHING = Node("scalar", 0, 0)  # a null that is in no text
+
+
 class Tree:
     """A text, the roots of its documents, and where they end. Parents and aliases are found when first needed."""
 
@@ -51,9 +54,9 @@ class Tree:
         self.ends = tuple(end for _, end in documents)
 
     @property
-    def root(self) -> Node | None:
-        """The root of the first document, or None if there is none."""
-        return self.roots[0] if self.roots else None
+    def root(self) -> Node:
+        """The root of the first document, or a null if there is none."""
+        return self.roots[0] if self.roots else NOTHING
 
     @cached_property
     def _parents(self) -> Mapping[int, Node]:
