@@ -14,9 +14,9 @@ from task.deciding.weigh import key_of
 from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
 from task.errors import NotPermittedError, TargetError, TaskError
-from task.landing.head_branches import ExistingHeads, Waits
+from task.landing.head_branches import NO_HEAD, ExistingHeads
 from task.landing.memory import changed_states, hold_changes, new_holds
-from task.landing.waiting import carried_on, trailers_of, with_rest
+from task.landing.waiting import Waits, carried_on, trailers_of, with_rest
 from task.model import (
     Changeset,
     Decision,
@@ -28,18 +28,18 @@ from task.model import (
     Problem,
     Snapshot,
     Subscription,
+    Target,
     Verdict,
     Wishes,
 )
 from task.policy.builds import version_of
-from task.repository_config.config import NO_CONFIG, RepositoryConfig, agreed, refuse_stricter
+from task.repository_config.config import RepositoryConfig, agreed, refuse_stricter
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import commit_message, hold_message, subject
 from task.text import differ
 
 SHORT = 4  # two words of up to this many letters that differ in two are different words
 NO_HEADS = ExistingHeads(Snapshot("", "", "", {}))
-NOTHING_WAITS = Waits()
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def prepare_commits(
     terms: Terms,
     wording: Wording,
     heads: ExistingHeads = NO_HEADS,
-    waits: Waits = NOTHING_WAITS,
+    waits: Mapping[str, Waits] = {},
 ) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
     """Return changesets for the branches that get something new, decisions without one, and heads to delete.
 
@@ -93,60 +93,57 @@ def prepare_commits(
             branches.setdefault(move.decision.head, []).append(move)
     # What a run only remembers aside goes to no head branch.
     settled = [one.decision for one in moves if one not in branches.get(one.decision.head, ()) and not one.kept]
-    gone = [one for one in waits.builds if one.outcome != "waits"]
-    made, written = [], set()
-    for one in gone:  # what is left may be builds of other Applications only
-        if heads.ours(one.head) and waits.rest.get(one.head):
-            branches.setdefault(one.head, [])
+    gone: dict[str, list[str]] = {}  # by head: why builds do not wait there any more
+    for name, of_head in waits.items():
+        gone[name] = [f"{one.tag or one.digest}: {one.because}" for one in of_head.builds if one.outcome != "waits"]
+        if gone[name] and of_head.rest:  # what is left may be builds of other Applications only
+            branches.setdefault(name, [])
+    made = []
     for name, members in branches.items():
-        head, theirs = heads.ours(name), heads.theirs(name)
-        if head and all(move.kept for move in members) and not any(one.head == name for one in gone):
+        theirs = heads.theirs(name)
+        if heads.ours(name) and all(move.kept for move in members) and not gone.get(name):
             continue  # nothing is new, so the head branch stays as it is
         under = replace(snapshot, tip=theirs.tip, files={**snapshot.files, **theirs.files}) if theirs else snapshot
         files, done, rest, cautions = _edit(under.files, members, terms, wording.config)
         aside = name != snapshot.branch
         files |= changed_states(under, done, aside=aside)
-        unread, edited = waits.rest.get(name, {}), files
-        files, lost = with_rest(under.files, edited, unread)
-        others, unlisted = carried_on(waits.others.get(name, ()), unread, edited, files)
+        there, edited = waits.get(name, Waits()), files
+        files, lost = with_rest(under.files, edited, there.rest)
+        others, unlisted = carried_on(there.others, there.rest, edited, files)
         settled += rest
         if files:
-            written.add(name)
-            head_commit = None  # the commit goes to the base branch itself
-            if aside:
-                head_commit = heads.found[name].tip if name in heads.found else ""
+            head_commit = heads.found.get(name, NO_HEAD).tip if aside else None
             prepared = _prepare(under, name, head_commit, files, done, wording, others, on_top=theirs is not None)
             prepared = replace(prepared, cautions=tuple(cautions), lost=tuple(lost), unlisted=tuple(unlisted))
             made.append(prepared)
         else:
             settled += [move.decision for move in done if not move.kept]
     refused = {one.subscription.application.key: one.judged for one in settled if one.rule == NotPermittedError.rule}
-    if any(move.updates and not move.kept and move.subscription.application.key in refused for move in moves):
-        left = [
-            Move(replace(move.decision, judged=refused[move.subscription.application.key]))
-            if move.updates and not move.kept and move.subscription.application.key in refused
-            else move
-            for move in moves
-        ]
+    left = [
+        move.without_effect(refused[app])
+        if (app := move.subscription.application.key) in refused and move.updates and not move.kept
+        else move
+        for move in moves
+    ]
+    if left != list(moves):
         return prepare_commits(snapshot, left, terms, wording, heads, waits)
-    obsolete = []
-    for name in heads.found:
+    obsolete, written = [], {one.changeset.destination.head for one in made}
+    for name, why in gone.items():
         head = heads.ours(name)
-        why = dict.fromkeys(f"{one.tag or one.digest}: {one.because}" for one in gone if one.head == name)
         if head and head.changed and why and name not in written and not branches.get(name):
-            obsolete.append(Obsolete(name, head.tip, "; ".join(why)))
+            obsolete.append(Obsolete(name, head.tip, "; ".join(dict.fromkeys(why))))
     return made, settled, obsolete
 
 
 def _edit(
-    files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig = NO_CONFIG
+    files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig
 ) -> tuple[dict[str, File], list[Move], list[Decision], list[Problem]]:
     """Edit one move after the other; return (changed files, moves done, other decisions, cautions).
 
     A move that would replace what an earlier one wrote fails: one commit cannot have both versions in one place.
     """
     seen: dict[str, File] = dict(files)
-    writers: dict[tuple[str, str], Move] = {}  # by file and key
+    writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
     changed: dict[str, File] = {}
     done: list[Move] = []
     rest: list[Decision] = []
@@ -166,8 +163,10 @@ def _edit(
             if terms.through == "github":
                 refuse_executable(new)
             for edit in edits:
-                if (first := writers.get((edit.path, edit.key))) and _replaces({**seen, **new}, first, terms):
-                    raise _taken(edit, first.decision)
+                if known := writers.get((edit.path, edit.key)):
+                    first, place = known
+                    if version_of(EDITORS[place.kind].read({**seen, **new}, place)) != first.candidate.version:
+                        raise _taken(edit, first)
         except TaskError as error:
             rest.append(failed(one, error))
             continue
@@ -183,18 +182,9 @@ def _edit(
         changed.update(new)
         done.append(replace(move, decision=one))
         if not move.kept:  # what waits on a head branch gives way to something newer
-            writers |= {(edit.path, edit.key): move for edit in edits}
+            writers |= {(edit.path, edit.key): (one, target) for edit in edits}
             found += file_cautions(seen, one.subscription, target.kind, one.candidate, terms)
     return changed, done, rest, found
-
-
-def _replaces(files: Files, first: Move, terms: Terms) -> bool:
-    """Tell whether the version that a move wrote is no longer in these files."""
-    one = first.decision
-    if one.kind is None:
-        return False
-    target = target_of(one.subscription, one.kind, carry=terms.carry)
-    return version_of(EDITORS[one.kind].read(files, target)) != one.candidate.version
 
 
 def _misspelt(files: Files, one: Decision) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from task.git.names import OURS, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Forge, Repository, World
-from task.landing.waiting import Decided, Rest, decide_again, listed, pairs_of, rest_of, waiting_on
+from task.landing.waiting import Decided, Waits, decide_again, listed, pairs_of, rest_of, waiting_on
 from task.model import (
     File,
     Files,
@@ -31,7 +31,6 @@ from task.model import (
     State,
     Subscription,
     Verdict,
-    Waited,
     Written,
 )
 from task.policy.builds import alike, commits, hold_text, merged, version_of, why_older
@@ -39,9 +38,11 @@ from task.policy.strategies import rules_of
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
 from task.templates import branch_name
-from task.templates.change import AppChanges, Change
+from task.templates.change import Change
 from task.urls import normal_url
 
+NO_HEAD = Head("", "", "", {})
+MOST_RENAMED = 5  # requests of older heads that the Git host is asked about
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -66,13 +67,10 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
             continue
         try:
             head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
+            found.append(replace(one, decision=replace(one.decision, head=head)))
         except Malformed as error:
-            because = f"git-branch: {error.message}"
-            found.append(
-                one.without_effect(Verdict("error", "annotation", because, error.hint, int(Exit.CONFIGURATION)))
-            )
-            continue
-        found.append(replace(one, decision=replace(one.decision, head=head)))
+            wrong = Verdict("error", "annotation", f"git-branch: {error.message}", error.hint, int(Exit.CONFIGURATION))
+            found.append(one.without_effect(wrong))
     return found
 
 
@@ -106,7 +104,6 @@ class Request:
 
     forge: Forge
     found: Proposed | None = None
-    tip: str = ""  # of the head branch, "" if it does not exist
     error: TaskError | None = None  # set if the forge did not answer
 
 
@@ -149,47 +146,10 @@ def is_over(request: Request | None, tip: str) -> bool:
     return found is not None and found.state != "open" and described(found.body) in ("", tip)
 
 
-def declined(move: Move, request: Request, world: World) -> Move:
-    """Return the move, or a refusal if a person closed the request for this image or a newer one.
-
-    The text of the request says what was closed, because its branch may be gone.
-    """
-    found, sub, candidate = request.found, move.subscription, move.decision.candidate
-    if found is None or not move.updates or move.kept:
-        return move
-    key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
-    if (known := refuses(found).get(key)) is None:
-        return move
-    event = Written(candidate.tag, candidate.digest, move.build)
-    if version_of(event) == version_of(known):
-        return move.without_effect(closed_for_this(found))
-    by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
-    pair = commits(event.build, known.build) if by_build else None
-    why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
-    if not why:
-        return move
-    because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
-    return move.without_effect(Verdict("refuse", "superseded", because))
-
-
 def closed_for_this(found: Proposed) -> Verdict:
     """Return the refusal of a build whose request a person has closed."""
     because = f"{found.url}: exactly this was closed by a person: a newer build opens another request"
     return Verdict("refuse", "superseded", because)
-
-
-NO_HEAD = Head("", "", "", {})
-MOST_RENAMED = 5  # requests of older heads that the Git host is asked about
-
-
-@dataclass(frozen=True)
-class Waits:
-    """What became of the builds that waited on head branches."""
-
-    builds: tuple[Waited, ...] = ()
-    rest: Mapping[str, Rest] = field(default_factory=dict)  # by head: changes that belong to no Application of this run
-    problems: tuple[Problem, ...] = ()
-    others: Mapping[str, Sequence[AppChanges]] = field(default_factory=dict)  # by head: the builds of these
 
 
 @dataclass(frozen=True)
@@ -235,14 +195,14 @@ class ExistingHeads:
 
     def decide_again(
         self, decided: Sequence[Decided], facts: Facts, gather: Gather, terms: Terms, world: World
-    ) -> tuple[list[Move], Waits]:
-        """Decide again, together with what waits on the head branches. Each build that waits gets a move and a row."""
+    ) -> tuple[list[Move], dict[str, Waits]]:
+        """Decide again, together with what waits on the head branches, and return what became of that, by head.
+
+        The moves are those of the asks in their order, and then those that keep or defer what waits.
+        """
         found = {ask.key: move for ask, move in decided}
         kept: list[Move] = []
-        waited: list[Waited] = []
-        problems: list[Problem] = []
-        rest: dict[str, Rest] = {}
-        others: dict[str, list[AppChanges]] = {}
+        waits: dict[str, Waits] = {}
         for name in {**self.found, **self.renamed}:
             head = self.found.get(name, NO_HEAD)
             there = [(ask, found[ask.key]) for ask, move in decided if move.decision.head == name]
@@ -252,26 +212,23 @@ class ExistingHeads:
                 continue
             subs = [sub for ask, _ in there for sub in (ask.subscription, *ask.siblings)]
             waiting, unread = waiting_on(head, self.base, subs, terms)
-            rest[name] = rest_of(head, waiting, unread, subs)
+            rest = rest_of(head, waiting, unread, subs)
             ours = {(sub.application.key, sub.entry.alias, sub.entry.image.identity) for sub in subs}
-            others[name] = list(listed(head.message, ours))
             for old, _ in () if head.changed else self.renamed.get(name, ()):  # what waits there moves here
                 there_too = (*waiting_on(old, self.base, subs, terms)[0], *waiting)
                 waiting = list({one.subscription.identity: one for one in there_too}.values())
             pairs = pairs_of(waiting, there)
             ancestry = {**facts.ancestry, **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)}}
-            again = decide_again(self.base, name, waiting, unread, there, terms, replace(facts, ancestry=ancestry))
-            found |= {ask.key: move for (ask, _), move in zip(there, again.moves, strict=True)}
-            kept += again.kept
-            waited += again.waited
-            problems += again.problems
+            known = replace(facts, ancestry=ancestry)
+            again, there_now = decide_again(self.base, name, waiting, unread, there, terms, known)
+            found |= zip((ask.key for ask, _ in there), again, strict=False)
+            kept += again[len(there) :]
+            waits[name] = replace(there_now, rest=rest, others=tuple(listed(head.message, ours)))
         moves = [
-            declined(move, self.requests[move.decision.head], world)
-            if move.decision.head in self.requests and not ask.intent  # nobody verifies what is declined
-            else move
+            move if ask.intent else self.unless_declined(move, world)  # nobody verifies what is declined
             for (ask, _), move in zip(decided, found.values(), strict=True)
         ]
-        return [*moves, *kept], Waits(tuple(waited), rest, tuple(problems), others)
+        return [*moves, *kept], waits
 
     def _on_theirs(
         self, head: Head, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
@@ -293,12 +250,26 @@ class ExistingHeads:
             found.append((ask, now))
         return found
 
-    def without_declined(self, moves: Sequence[Move], world: World) -> list[Move]:
-        """Return the moves. A move becomes a refusal if a person has closed the request for it."""
-        return [
-            declined(move, self.requests[move.decision.head], world) if move.decision.head in self.requests else move
-            for move in moves
-        ]
+    def unless_declined(self, move: Move, world: World) -> Move:
+        """Return the move, or a refusal if a person closed the request for this image or a newer one.
+
+        The text of the request says what was closed, because its branch may be gone.
+        """
+        request, sub, candidate = self.requests.get(move.decision.head), move.subscription, move.decision.candidate
+        found = request.found if request else None
+        if found is None or not move.updates or move.kept:
+            return move
+        key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
+        if (known := refuses(found).get(key)) is None:
+            return move
+        event = Written(candidate.tag, candidate.digest, move.build)
+        if version_of(event) == version_of(known):
+            return move.without_effect(closed_for_this(found))
+        by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
+        pair = commits(event.build, known.build) if by_build else None
+        why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+        because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
+        return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
 
 
 def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
@@ -359,9 +330,6 @@ def read_heads(
             found[name] = replace(head, before=base, changed=()) if over else head
             if not found[name].before:
                 found[name] = _with_keys(head, batch.repository)
-    requests = {
-        name: replace(request, tip=found[name].tip if name in found else "") for name, request in requests.items()
-    }
     # what others' builds on these branches change as well
     more = [Place(path) for head in found.values() for path in head.changed if path not in base.files]
     if more:

@@ -59,7 +59,7 @@ def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: J
     """
     where = prepared.changeset.destination
     landed = outcome.commits[0].commit if outcome.commits else ""
-    at = landed or (outcome.landed[0].commit if outcome.landed else request.tip)
+    at = landed or (outcome.landed[0].commit if outcome.landed else prepared.changeset.head_commit or "")
     try:
         if request.error:
             raise request.error
@@ -116,7 +116,8 @@ def _stands(prepared: PreparedCommit, request: Request, found: Proposed, job: Jo
 
     A request with conflicts is written again, on the tip of the base.
     """
-    stands = standing(replace(found, head_commit=request.tip or NOWHERE), marker(prepared.apps, prepared.hold_changes))
+    tip = prepared.changeset.head_commit or NOWHERE
+    stands = standing(replace(found, head_commit=tip), marker(prepared.apps, prepared.hold_changes))
     if stands == "same":
         return "wanted" if request.forge.state(found.number).conflicts else stands
     return "wanted" if job.intent else stands  # a person wants it now, whatever was closed before

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import Match, SequenceMatcher
 from typing import Literal
 
@@ -30,6 +30,7 @@ from task.model import (
     Files,
     Head,
     Image,
+    Meant,
     Memory,
     Problem,
     Reading,
@@ -46,7 +47,6 @@ from task.templates.commit_message import MOST_LINES, Trailer
 
 Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and after a change on a head branch
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
-NOTHING = State()
 LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
 MOST_DIFFERENT = 4000  # lines; more are not compared, because that may take minutes
 
@@ -57,19 +57,15 @@ class Waiting:
 
     situation: Situation
     image: Image
-    build: Build = Build()
-    rollback: Memory | None = None  # what the head branch remembers, if a person's rollback waits
-    as_then: bool = False  # whether the base has what it had when this was proposed
+    build: Build
+    rollback: Meant | None  # if a person's rollback waits
+    replaced: tuple[str, ...]  # the versions that the head branch remembers
+    as_then: bool  # whether the base has what it had when this was proposed
 
     @property
     def subscription(self) -> Subscription:
         """The subscription that it is for."""
         return self.situation.subscription
-
-    @property
-    def was(self) -> str:
-        """The version that a person rolled back from; "" for any other build."""
-        return self.rollback.rollback.was if self.rollback and self.rollback.rollback else ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,17 @@ class Unread:
     subscription: Subscription
     error: TaskError
     on_head: bool  # whether the head branch cannot be read; else it is the base
-    written: Written | None = None  # what the head branch remembers of it, if that can be read
+    written: Written | None  # what the head branch remembers of it, if that can be read
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What became of the builds that waited on one head branch."""
+
+    builds: tuple[Waited, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    rest: Rest = field(default_factory=dict)  # changes that belong to no Application of this run
+    others: tuple[AppChanges, ...] = ()  # the builds among these
 
 
 def waiting_on(
@@ -108,20 +114,19 @@ def waiting_on(
                 unread.append(Unread(sub, error, on_head, written))
             continue
         image = replace(sub.entry.image, tag=new.tag, digest=new.digest)
-        back = now.rollback is not None and alike(now.rollback, new) and now.rollback.was == version_of(old)
-        of_this = now.written is not None and version_of(now.written) == version_of(new)
-        build = now.written.build if now.written and of_this and not back else Build()
-        then, there = (
-            (version_of(text), memory.written, memory.replaced)
-            for text, memory in ((old, was), (situation.in_git, own))
-        )
-        found.append(Waiting(situation, image, build, now if back else None, then == there))
+        back = now.rollback if now.rollback and alike(now.rollback, new) else None
+        back = back if back and back.was == version_of(old) else None
+        of_this = now.written and not back and version_of(now.written) == version_of(new)
+        build = now.written.build if now.written and of_this else Build()
+        then = (version_of(old), was.written, was.replaced)
+        as_then = then == (version_of(situation.in_git), own.written, own.replaced)
+        found.append(Waiting(situation, image, build, back, now.replaced, as_then))
     return found, unread
 
 
 def _remembered(snapshot: Snapshot, sub: Subscription) -> Memory:
     states = own_states(snapshot.files, state_path(sub))
-    return states.get(file_of(snapshot, sub, states), NOTHING).images.get(key_of(sub), Memory())
+    return states.get(file_of(snapshot, sub, states), State()).images.get(key_of(sub), Memory())
 
 
 def _writes(sub: Subscription, path: str) -> bool:
@@ -135,9 +140,11 @@ def pairs_of(waiting: Iterable[Waiting], decided: Sequence[Decided]) -> list[tup
     events = {ask.key: move.build for ask, move in decided}
     found: list[tuple[str, str, str]] = []
     for one in waiting:
-        memory, event = one.situation.memory, events.get(one.subscription.identity)
-        known = [(one.build, two.build) for two in (memory.written, memory.deferred) if two]
-        found += [pair for two in (*known, *([(event, one.build)] if event else [])) if (pair := commits(*two))]
+        memory = one.situation.memory
+        both = [(one.build, two.build) for two in (memory.written, memory.deferred) if two]
+        if event := events.get(one.subscription.identity):
+            both.append((event, one.build))
+        found += [pair for new, old in both if (pair := commits(new, old))]
     return found
 
 
@@ -150,12 +157,10 @@ def rest_of(head: Head, waiting: Iterable[Waiting], unread: Iterable[Unread], su
         return {}
     files = dict(head.before.files)
     for one in waiting:
-        try:
+        with suppress(TaskError):
             kind = resolve(one.subscription, head.before)
             target = target_of(one.subscription, kind, carry=one.situation.terms.carry)
             files.update(EDITORS[kind].write(files, target, one.image)[0])
-        except TaskError:
-            continue
     broken = [one.subscription for one in unread if one.on_head]
     ours = set(map(state_path, subs)) - {state_path(one.subscription) for one in unread if not one.on_head}
     left = [path for path in head.changed if path not in ours and not any(_writes(one, path) for one in broken)]
@@ -248,16 +253,6 @@ def _joined(blocks: Iterable[Match]) -> list[Match]:
     return found
 
 
-@dataclass(frozen=True)
-class DecidedAgain:
-    """What becomes of a head branch: the moves of the asks, those of what waits, and what the report says of it."""
-
-    moves: tuple[Move, ...]
-    kept: tuple[Move, ...]
-    waited: tuple[Waited, ...]
-    problems: tuple[Problem, ...]
-
-
 # What becomes of something that waits if the command is about the same image. The outcomes of the ask are: it writes
 # a newer build than the one that waits, an older one, or the same; it changes nothing; a person's word counts.
 #   stays    it is decided again, on what is remembered after the command
@@ -297,8 +292,11 @@ def decide_again(
     decided: Sequence[Decided],
     terms: Terms,
     facts: Facts,
-) -> DecidedAgain:
-    """Decide what waits on a head branch of ours together with the asks that go there."""
+) -> tuple[list[Move], Waits]:
+    """Decide what waits on a head branch of ours together with the asks that go there.
+
+    Returns the moves of the asks in their order, and after them the moves that keep or defer what waits.
+    """
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
     kept: list[Move] = []
@@ -316,7 +314,8 @@ def decide_again(
             own, fate, because = None, "dropped", why
         if own:
             kept.append(replace(own, decision=replace(own.decision, head=head), kept=True))
-        waited.append(_told(one.subscription, head, fate, because, one.image.tag, one.image.digest))
+        app, alias = one.subscription.application.key, one.subscription.entry.alias
+        waited.append(Waited(app, alias, one.image.tag, one.image.digest, head, fate, because))
     for lost in unread:
         key, policy = lost.subscription.identity, lost.subscription.policy
         if lost.written and key in moves and moves[key].updates and not asks[key].intent:
@@ -327,13 +326,13 @@ def decide_again(
     rewritten = any(one.updates for one in moves.values()) or any(one.outcome != "waits" for one in waited)
     problems: dict[Problem, None] = {}
     for lost in unread:
-        app, written, rule, hint = lost.subscription.application.key, lost.written, lost.error.rule, lost.error.hint
-        message = f"what waits on {head} cannot be decided: {lost.error}"
-        problems[Problem(application=app, rule=rule, message=message, hint=hint, severity="warning")] = None
+        app, alias, error = lost.subscription.application.key, lost.subscription.entry.alias, lost.error
+        message = f"what waits on {head} cannot be decided: {error}"
+        problems[Problem(application=app, rule=error.rule, message=message, hint=error.hint, severity="warning")] = None
         fate = "dropped" if rewritten and lost.on_head else "waits"
-        if written:
-            waited.append(_told(lost.subscription, head, fate, str(lost.error), written.tag, written.digest))
-    return DecidedAgain(tuple(moves.values()), tuple(kept), tuple(waited), tuple(problems))
+        if lost.written:
+            waited.append(Waited(app, alias, lost.written.tag, lost.written.digest, head, fate, str(error)))
+    return [*moves.values(), *kept], Waits(tuple(waited), tuple(problems))
 
 
 def _not_permitted(base: Snapshot, move: Move, head: str) -> str:
@@ -368,8 +367,8 @@ def _with_ask(base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms) 
         return move, None, "superseded", f"{new.candidate.version} takes its place"
     if meets == "dropped":
         return move, None, "dropped", new.because
-    if meets == "freed":
-        return _freed(move, one, own), None, fate, because
+    if meets == "freed" and one.rollback:
+        return _freed(move, own, one.rollback.was), None, fate, because
     why = f"{one.image.version} waits on the head branch already{f': {older}' if older else ''}"
     if meets == "wins":
         return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
@@ -412,16 +411,12 @@ def _after(situation: Situation, ask: Ask, move: Move) -> Situation:
     return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
 
 
-def _freed(move: Move, one: Waiting, own: Move) -> Move:
-    """Return the move of a release that writes a rollback that waits again, without its hold."""
-    verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {one.was}")
+def _freed(move: Move, own: Move, was: str) -> Move:
+    """Return the move of a release that writes again the rollback that waits (`own`), without its hold."""
+    verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {was}")
     lifted = move.remember is not None and move.remember.lifted
     remember = Remember(own.remember.memory if own.remember else None, lifted=lifted)
     return replace(own, decision=replace(own.decision, judged=verdict, head=move.decision.head), remember=remember)
-
-
-def _told(sub: Subscription, head: str, outcome: Fate, because: str, tag: str, digest: str) -> Waited:
-    return Waited(sub.application.key, sub.entry.alias, tag, digest, head, outcome, because)
 
 
 def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
@@ -431,10 +426,14 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     if there == one.image.version and situation.in_git.sound:
         return None, "merged", f"{base.branch} says {there} by now"
     if one.rollback:
-        if there != one.was:
-            return None, "superseded", f"{base.branch} says {there or 'nothing'} by now, not {one.was}"
-        because = f"rolled back from {one.was}{f'; {hold_text(hold)}' if hold else ''}"
-        return _rollback(one, one.rollback, because), "waits", because
+        if there != one.rollback.was:
+            return None, "superseded", f"{base.branch} says {there or 'nothing'} by now, not {one.rollback.was}"
+        because = f"rolled back from {one.rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
+        to = Reading(tag=one.image.tag, digest=one.image.digest)
+        memory = rolled_back(situation.memory, situation.in_git, to, one.replaced, one.rollback.to)
+        remember = Remember(memory, hold=None if memory.hold else situation.state.hold)  # what is held now goes with it
+        decision = situation.decision(one.image, Verdict("update", "admitted", because))
+        return Move(decision, remember=remember, rolled_back=True), "waits", because
     move = weigh(situation, Offer(one.image, one.build))
     if one.as_then and move.decision.rule in ("not-newer", "superseded"):  # a person has allowed an older version
         allowed = replace(situation, terms=replace(situation.terms, allow_downgrade=True))
@@ -445,22 +444,12 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
         return move, "deferred", hold_text(hold) if hold else verdict.because
     if verdict.verdict != "update":
         return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
-    move = replace(move, decision=replace(move.decision, candidate=one.image))
     deferred = situation.memory.deferred  # as well: it stays, unless it is this very build
     deferred = deferred if deferred and not alike(deferred, one.image) else None
-    memory = move.remember.memory if move.remember and move.remember.memory else situation.memory
-    move = replace(move, remember=replace(move.remember or Remember(), memory=replace(memory, deferred=deferred)))
-    return move, "waits", verdict.because
-
-
-def _rollback(one: Waiting, known: Memory, because: str) -> Move:
-    """Return the move that writes a person's rollback again. What is held now goes with it."""
-    situation, to = one.situation, Reading(tag=one.image.tag, digest=one.image.digest)
-    words = known.rollback.to if known.rollback else ""
-    memory = rolled_back(situation.memory, situation.in_git, to, known.replaced, words)
-    remember = Remember(memory, hold=None if memory.hold else situation.state.hold)
-    decision = situation.decision(one.image, Verdict("update", "admitted", because))
-    return Move(decision, remember=remember, rolled_back=True)
+    remember = move.remember or Remember()
+    memory = replace(remember.memory or situation.memory, deferred=deferred)
+    decision = replace(move.decision, candidate=one.image)
+    return replace(move, decision=decision, remember=replace(remember, memory=memory)), "waits", verdict.because
 
 
 WAITS = "Image-Update-Waits"

@@ -20,7 +20,7 @@ from task.git.names import is_branch_name, memory_branch
 from task.landing.before_deciding import CONFIG, Gather, Governed, gatherer, govern, last_checks
 from task.landing.changeset import Obsolete, PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
-from task.landing.head_branches import ExistingHeads, Waits, name_heads, read_heads, request_head
+from task.landing.head_branches import ExistingHeads, name_heads, read_heads, request_head
 from task.landing.memory import GONE, memory_after, until_landed
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, close, propose
@@ -52,7 +52,8 @@ class Plan:
     commits: list[PreparedCommit]
     settled: list[Decision]
     obsolete: list[Obsolete]
-    waits: Waits
+    waited: list[Waited]
+    problems: list[Problem]
     known: Files  # of the memory branch
     memory: Files  # of it afterwards
     author: Person
@@ -141,13 +142,14 @@ def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Conten
     with contention.clock_paused():
         moves = verified(moves, last_checks(job, governed.wording, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
-        moves = heads.without_declined(moves, world)
+        moves = [heads.unless_declined(move, world) for move in moves]
     moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
     commits, settled, obsolete = prepare_commits(snapshot, moves, job.terms, governed.wording, heads, waits)
     author = agreed_wording(governed.wording, [move.subscription for move in moves]).author
-    waits = replace(waits, problems=(*ended, *waits.problems))
+    waited = [one for of_head in waits.values() for one in of_head.builds]
+    problems = [*ended, *(one for of_head in waits.values() for one in of_head.problems)]
     known, memory = governed.snapshot.memory, memory_after(snapshot, moves, job.terms.now)
-    return Plan(heads, commits, settled, obsolete, waits, known, memory, author)
+    return Plan(heads, commits, settled, obsolete, waited, problems, known, memory, author)
 
 
 def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Attempt:
@@ -174,7 +176,7 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Atte
     pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
     earlier = {name: one.found for name, one in heads.requests.items() if one.found and name not in pages}
     pages |= {name: one.url for name, one in earlier.items() if one.state == "open"}
-    waits = {one.head for one in plan.waits.builds if one.outcome == "waits"}
+    waits = {one.head for one in plan.waited if one.outcome == "waits"}
     for name, olds in {} if broken or outpaced else heads.renamed.items():
         for old, request in olds if name in pages or name not in waits else ():
             because = f"its base is called {base.branch} now. {pages.get(name, 'No request')} proposes what waits"
@@ -187,11 +189,11 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Atte
             remembered = _remember(batch, replace(base, memory=first), plan.memory, tip, plan, job) or remembered
     if remembered and not done.commits:
         done = done.plus(Outcome(commits=(remembered,)))
-    waited = [replace(one, pull_request=pages.get(one.head, "") or "") for one in plan.waits.builds]
+    waited = [replace(one, pull_request=pages.get(one.head, "") or "") for one in plan.waited]
     waited += [_lost(path, one.changeset.destination) for one in plan.commits for path in one.lost]
     waited += [one for prepared in plan.commits for one in _carried(prepared, pages)]
     waiting = tuple(one for one in waited if one.head not in outpaced)
-    done = done.plus(Outcome(waiting=waiting, cautions=plan.waits.problems))
+    done = done.plus(Outcome(waiting=waiting, cautions=tuple(plan.problems)))
     return Attempt(done, outpaced)
 
 
