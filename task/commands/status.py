@@ -19,7 +19,7 @@ from task.errors import TargetError, TaskError
 from task.forges.marks import Builds, build_key
 from task.forges.proposal import proposes
 from task.git.names import OURS
-from task.landing.before_deciding import CONFIG, Governed, gatherer, govern
+from task.landing.before_deciding import CONFIG, gatherer, govern
 from task.landing.contention import Contention
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
@@ -284,13 +284,12 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
-    governed, broken = Governed(batch.asks, snapshot, job.wording), None
+    broken = None
     try:
-        governed = govern(batch.asks, snapshot, batch.repository, job)
+        batch, snapshot, job = govern(batch, snapshot, job)
     except TargetError as error:  # of the repository's config: what Git says is shown all the same
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
-    batch, snapshot = replace(batch, asks=governed.asks), governed.snapshot
     elsewhere = holds_of_others(snapshot, (ask.subscription for ask in batch.asks), job.terms)
     for ask in batch.asks:
         row, wrong = image_status(snapshot, ask.subscription, job.terms)
@@ -308,7 +307,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
         if broken:
             decisions = failed_asks(batch.asks, broken, job.terms).decisions
         else:
-            plan = prepare(batch, governed, gather, contention, job, world)
+            plan = prepare(batch, snapshot, gather, contention, job, world)
             decisions = (*plan.settled, *(one for prepared in plan.commits for one in prepared.decisions))
         verdicts = {one.subscription.identity: one.judged for one in decisions}
         rows = [replace(row, would=verdicts.get(row.subscription.identity)) for row in rows]

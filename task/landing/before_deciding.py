@@ -6,13 +6,12 @@ one exception: a pull request, a digest or a freeze is certain if any of them as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import Protocol
 
 from task.deciding.decide import holds_of_others, missing_places, places, questions
-from task.deciding.job import Ask, Job, Wording
+from task.deciding.job import Ask, Job
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
@@ -33,22 +32,6 @@ from task.templates.commit_message import wants_labels
 CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
 
 
-class ReadsMore(Protocol):
-    """A repository that shows more places of a snapshot."""
-
-    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return these places, at the same commit."""
-
-
-@dataclass(frozen=True)
-class Governed:
-    """The asks as the config wants them, with all that is needed to decide about them."""
-
-    asks: tuple[Ask, ...]  # in the order in which they were given
-    snapshot: Snapshot
-    wording: Wording
-
-
 def as_wanted(
     asks: Sequence[Ask], config: RepositoryConfig, now: str, default: RepositoryConfig = NO_CONFIG
 ) -> tuple[Ask, ...]:
@@ -64,38 +47,39 @@ def as_wanted(
     )
 
 
-def govern(asks: Sequence[Ask], snapshot: Snapshot, repository: ReadsMore, job: Job) -> Governed:
-    """Return the asks as the config of this snapshot wants them. Raises `TargetError` for a config with a mistake.
+def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:
+    """Return asks and wording as the config of this snapshot wants them. Raises `TargetError` for a mistake in it.
 
     If more files are necessary, such as the template of the message, one more fetch reads them.
     """
     config = config_in(snapshot.files) if job.repository_config else NO_CONFIG
     default = _of_default_branch(snapshot) if job.repository_config else NO_CONFIG
-    found = tuple(asks)
+    found = batch.asks
     if config != NO_CONFIG or default != NO_CONFIG:
-        found = as_wanted(asks, config, job.terms.now, default)
+        found = as_wanted(batch.asks, config, job.terms.now, default)
     wishes = [ask.subscription.wishes for ask in found]
     named = [] if job.wording.template is not None else [one.template for one in wishes if one.template]
     # Where a pull request is asked for now, updates of the Application's other images may wait on its branch.
     more: list[Place] = []
-    for before, ask in zip(asks, found, strict=True):
+    for before, ask in zip(batch.asks, found, strict=True):
         if ask.subscription.pull_request and not before.subscription.pull_request:
             known = set(places(before))
             more += [place for place in places(ask) if place not in known]
         more += missing_places(snapshot, ask.subscription, job.terms)
     more += map(Place, (*named, *keys_named(wishes)))
     if more:
-        files = repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
+        files = batch.repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
         snapshot = replace(snapshot, files={**snapshot.files, **files})
     if config == NO_CONFIG:
-        return Governed(found, snapshot, job.wording)
+        return replace(batch, asks=found), snapshot, job
     lines = dict(config.templates)
     try:
         templates = {path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)}
         found = tuple(replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files)) for ask in found)
     except TargetError as error:
         raise of_config(error) from error
-    return Governed(found, snapshot, replace(job.wording, common=config.wishes, templates=templates, config=config))
+    wording = replace(job.wording, common=config.wishes, templates=templates, config=config)
+    return replace(batch, asks=found), snapshot, replace(job, wording=wording)
 
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
@@ -136,7 +120,8 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
     return gather
 
 
-def last_checks(job: Job, wording: Wording, world: World) -> LastChecks:
+def last_checks(job: Job, world: World) -> LastChecks:
     """Return what to ask for proofs, and for the labels that the commit message names."""
-    labels = job.terms.check != "never" and any(map(wants_labels, (wording.template, *wording.templates.values())))
+    templates = (job.wording.template, *job.wording.templates.values())
+    labels = job.terms.check != "never" and any(map(wants_labels, templates))
     return LastChecks(world.registry, world.prove, world.always_prove, labels)

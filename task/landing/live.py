@@ -156,7 +156,7 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     situation = Situation(sub, "", "live", current, said, State(), Memory(), terms, facts)
     move = replace(choose(situation, ask.candidates), remember=None)
     with contention.clock_paused():
-        decision = verified([move], replace(last_checks(job, job.wording, world), labels=False))[0].decision
+        decision = verified([move], replace(last_checks(job, world), labels=False))[0].decision
     if decision.verdict != "update":
         return decision, 0.0
     try:

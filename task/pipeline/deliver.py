@@ -13,11 +13,11 @@ from itertools import chain
 
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import decide, failed_asks, places, state_path
-from task.deciding.job import Job, Outcome, Terms, failed, landed_of
+from task.deciding.job import Job, Outcome, failed, landed_of
 from task.deciding.verify import signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
 from task.git.names import is_branch_name, memory_branch
-from task.landing.before_deciding import CONFIG, Gather, Governed, gatherer, govern, last_checks
+from task.landing.before_deciding import CONFIG, Gather, gatherer, govern, last_checks
 from task.landing.changeset import Obsolete, PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
 from task.landing.head_branches import ExistingHeads, name_heads, read_heads, request_head
@@ -59,21 +59,11 @@ class Plan:
     author: Person
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """What an attempt has done, and the branches on which somebody else was faster."""
-
-    outcome: Outcome = Outcome()
-    outpaced: Collection[str] = ()
-    nothing: bool = False  # the memory moved, so nothing was done at all
-
-
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     """Read, decide, edit and push until everything has landed or the deadline is over. Errors become decisions."""
     done = Outcome()
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     gather = gatherer(batch, job, world)
-    everyone = batch.asks
     expected = branches_of_requests(batch)
 
     while batch.asks:
@@ -81,29 +71,21 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
             snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
-            governed = govern(everyone, snapshot, batch.repository, job)
-            snapshot, left = governed.snapshot, {ask.key for ask in batch.asks}
-            asks = tuple(ask for ask in governed.asks if ask.key in left)
-            plan = prepare(replace(batch, asks=asks), governed, gather, contention, job, world)
+            governed, snapshot, worded = govern(batch, snapshot, job)
+            plan = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms, config_read=not job.repository_config))
 
-        settled = plan.settled
-        broken = next((one for one in settled if one.verdict == "error"), None)
+        changing = [one for prepared in plan.commits for one in prepared.decisions]
+        broken = next((one for one in plan.settled if one.verdict == "error"), None)
         if job.atomic and broken:
-            stopped = (replace(one, judged=not_written(broken)) for change in plan.commits for one in change.decisions)
-            return done.plus(Outcome((*settled, *stopped)))
-        landed = land(plan, batch, contention.attempts, job, world)
-        done = done.plus(landed.outcome)
-        if not landed.nothing:
-            known = (*settled, *(one for prepared in plan.commits for one in prepared.decisions))
-            again = {one.subscription.identity for one in known if one.head in landed.outpaced}
-            settled = [one for one in settled if one.subscription.identity not in again]
-            told = _cautions(snapshot, settled, job.terms)
-            earlier = () if job.dry else _of_earlier_run(snapshot, settled)
-            # These already have the image. With `--wait`, the run waits for their rollouts as well.
-            there = landed_of(_unchanged(settled), snapshot.repo, snapshot.tip)
-            done = done.plus(Outcome(tuple(settled), landed=there, cautions=told, earlier=earlier))
+            stopped = (replace(one, judged=not_written(broken)) for one in changing)
+            return done.plus(Outcome((*plan.settled, *stopped)))
+        with suppress(Outpaced):  # of the memory: then nothing has landed
+            landed, outpaced = land(plan, batch, contention.attempts, job, world)
+            again = {one.subscription.identity for one in (*plan.settled, *changing) if one.head in outpaced}
+            settled = [one for one in plan.settled if one.subscription.identity not in again]
+            done = done.plus(landed).plus(_without_commit(settled, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
@@ -122,12 +104,12 @@ def branches_of_requests(batch: Batch) -> list[str]:
     return list(dict.fromkeys(named))[:MOST_HEADS]
 
 
-def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Contention, job: Job, world: World) -> Plan:
+def prepare(batch: Batch, snapshot: Snapshot, gather: Gather, contention: Contention, job: Job, world: World) -> Plan:
     """Return what to commit on this snapshot, and the decisions that need no commit.
 
-    `batch` has those of the governed asks that are not delivered yet.
+    Asks, snapshot and the job's wording are as the repository's config wants them.
     """
-    snapshot = governed.snapshot
+    known = snapshot.memory
     facts = gather(snapshot, batch.asks)
     moves = decide(snapshot, batch.asks, job.terms, facts)
     moves = name_heads(moves, by_hand=job.intent is not None)
@@ -140,26 +122,26 @@ def prepare(batch: Batch, governed: Governed, gather: Gather, contention: Conten
     snapshot = heads.base
     moves, waits = heads.decide_again(list(zip(batch.asks, moves, strict=True)), facts, gather, job.terms, world)
     with contention.clock_paused():
-        moves = verified(moves, last_checks(job, governed.wording, world))
+        moves = verified(moves, last_checks(job, world))
     if not job.intent:  # once more, because verifying may have found the digest that a person declined
         moves = [heads.unless_declined(move, world) for move in moves]
     moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
-    commits, settled, obsolete = prepare_commits(snapshot, moves, job.terms, governed.wording, heads, waits)
-    author = agreed_wording(governed.wording, [move.subscription for move in moves]).author
+    commits, settled, obsolete = prepare_commits(snapshot, moves, job.terms, job.wording, heads, waits)
+    author = agreed_wording(job.wording, [move.subscription for move in moves]).author
     waited = [one for of_head in waits.values() for one in of_head.builds]
     problems = [*ended, *(one for of_head in waits.values() for one in of_head.problems)]
-    known, memory = governed.snapshot.memory, memory_after(snapshot, moves, job.terms.now)
+    memory = memory_after(snapshot, moves, job.terms.now)
     return Plan(heads, commits, settled, obsolete, waited, problems, known, memory, author)
 
 
-def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Attempt:
-    """Land a plan: first what is to be remembered, then the commits. Then go the requests that nothing waits on."""
-    heads, base = plan.heads, replace(plan.heads.base, memory=plan.known)
-    first = until_landed(base.memory, plan.memory)
-    try:
-        remembered = _remember(batch, base, first, base.memory_tip, plan, job)
-    except Outpaced:
-        return Attempt(nothing=True)
+def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> tuple[Outcome, Collection[str]]:
+    """Land a plan, and return the head branches on which somebody else was faster. Raises `Outpaced` if nothing landed.
+
+    What is to be remembered comes first, then the commits. At last, the requests on which nothing waits are closed.
+    """
+    heads, base = plan.heads, plan.heads.base
+    first = until_landed(plan.known, plan.memory)
+    remembered = _remember(plan.known, first, base.memory_tip, plan, batch, job)
     done = Outcome()
     outpaced: set[str] = set()
     for prepared in plan.commits:
@@ -186,45 +168,41 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Atte
     if plan.memory != first and not outpaced and not broken:
         with suppress(Outpaced):  # what has landed is no longer deferred; the next run finds that out as well
             tip = remembered.commit or "" if remembered else base.memory_tip
-            remembered = _remember(batch, replace(base, memory=first), plan.memory, tip, plan, job) or remembered
+            remembered = _remember(first, plan.memory, tip, plan, batch, job) or remembered
     if remembered and not done.commits:
         done = done.plus(Outcome(commits=(remembered,)))
-    waited = [replace(one, pull_request=pages.get(one.head, "") or "") for one in plan.waited]
-    waited += [_lost(path, one.changeset.destination) for one in plan.commits for path in one.lost]
-    waited += [one for prepared in plan.commits for one in _carried(prepared, pages)]
+    waited = [replace(one, pull_request=pages.get(one.head, "")) for one in plan.waited]
+    waited += [row for prepared in plan.commits for row in _rows_of_others(prepared, pages)]
     waiting = tuple(one for one in waited if one.head not in outpaced)
-    done = done.plus(Outcome(waiting=waiting, cautions=tuple(plan.problems)))
-    return Attempt(done, outpaced)
+    return done.plus(Outcome(waiting=waiting, cautions=tuple(plan.problems))), outpaced
 
 
-def _carried(prepared: PreparedCommit, pages: Mapping[str, str]) -> list[Waited]:
-    """Return rows for what a commit keeps although the run did not read whose it is."""
-    head = prepared.changeset.destination.head
-    page, because = pages.get(head, "") or "", "kept as it is: this run did not read its Application"
-    found = [
-        Waited(f"{app.namespace}/{app.name}", one.alias, one.new_tag, one.new_digest, head, "waits", because, page)
-        for app in prepared.others
-        for one in app.changes
-    ]
-    return [*found, *(Waited("", "", "", "", head, "waits", f"{path}: {because}", page) for path in prepared.unlisted)]
+def _rows_of_others(prepared: PreparedCommit, pages: Mapping[str, str]) -> list[Waited]:
+    """Return rows for builds whose Applications the run did not read: those that the commit loses, and keeps."""
+    head, base = prepared.changeset.destination.head, prepared.changeset.destination.base
+    page, because = pages.get(head, ""), "kept as it is: this run did not read its Application"
+    rows = []
+    for path in prepared.lost:
+        overtaken = f"{base} has changed the same lines of {path}, which belong to no Application of this run"
+        rows.append(Waited("", "", "", "", head, "dropped", overtaken))
+    for app in prepared.others:
+        key = f"{app.namespace}/{app.name}"
+        rows += [
+            Waited(key, one.alias, one.new_tag, one.new_digest, head, "waits", because, page) for one in app.changes
+        ]
+    return rows + [Waited("", "", "", "", head, "waits", f"{path}: {because}", page) for path in prepared.unlisted]
 
 
-def _lost(path: str, where: Destination) -> Waited:
-    because = f"{where.base} has changed the same lines of {path}, which belong to no Application of this run"
-    return Waited("", "", "", "", where.head, "dropped", because)
-
-
-def _remember(batch: Batch, base: Snapshot, files: Files, tip: str, plan: Plan, job: Job) -> Commit | None:
+def _remember(before: Files, files: Files, tip: str, plan: Plan, batch: Batch, job: Job) -> Commit | None:
     """Write the memory branch if it changes, and return the commit. Raises `Outpaced` if it moved meanwhile."""
-    if files == base.memory:
+    if files == before:
         return None
+    base = plan.heads.base
     name = memory_branch(base.repo, base.branch)
     message = f"Remember holds, and builds that wait, beside {base.branch}\n"
     change = Changeset(Destination(base.repo, base.branch, name), "", files, message, plan.author, tip)
     landing = Landing("", "") if job.dry else batch.repository.remember(change)
-    changed = {
-        path: files.get(path, GONE) for path in (*base.memory, *files) if files.get(path) != base.memory.get(path)
-    }
+    changed = {path: files.get(path, GONE) for path in (*before, *files) if files.get(path) != before.get(path)}
     apps = {ask.subscription.application.key for ask in batch.asks if state_path(ask.subscription) in changed}
     return Commit(
         base.repo,
@@ -234,7 +212,7 @@ def _remember(batch: Batch, base: Snapshot, files: Files, tip: str, plan: Plan, 
         landing.tree,
         tuple(sorted(changed)),
         tuple(sorted(apps)),
-        diff=unified_diff(base.memory, changed) if job.dry else None,
+        diff=unified_diff(before, changed) if job.dry else None,
         through="git",
     )
 
@@ -245,8 +223,8 @@ def _land(
     """Land one changeset with its request, or predict it for `plan`. A failure is an outcome. Raises `Outpaced`."""
     if prepared.warning:
         world.log("warning", prepared.warning)
-    head = prepared.changeset.destination.head
-    if theirs := heads.theirs(head):
+    head, theirs = prepared.changeset.destination.head, heads.theirs(prepared.changeset.destination.head)
+    if theirs:
         said = printable(theirs.message.partition("\n")[0])
         world.log("info", f"{head} keeps {theirs.tip[:12]} by {printable(theirs.by) or 'somebody'}: {said}")
 
@@ -255,7 +233,9 @@ def _land(
         request = heads.requests.get(head) if prepared.decisions or prepared.apps else None
         outcome = as_it_stands(prepared, request, job, world) if request else None
         if outcome is None:
-            outcome = _commit(batch, heads, prepared, attempt, job)
+            landing = (batch.repository.predict if job.dry else batch.repository.land)(prepared.changeset)
+            diff = unified_diff((theirs or heads.base).files, prepared.changeset.files) if job.dry else None
+            outcome = _landed(prepared, landing, attempt, diff)
             if request:
                 outcome = propose(prepared, request, outcome, job, world)
     except TaskError as error:
@@ -263,11 +243,9 @@ def _land(
     return replace(outcome, cautions=prepared.cautions)
 
 
-def _commit(batch: Batch, heads: ExistingHeads, prepared: PreparedCommit, attempt: int, job: Job) -> Outcome:
-    """Commit and push one changeset. Raises `Outpaced` if the branch moved meanwhile."""
+def _landed(prepared: PreparedCommit, landing: Landing, attempt: int, diff: str | None) -> Outcome:
+    """Return the outcome of a commit. If the head branch had exactly this, there is no new one."""
     destination = prepared.changeset.destination
-    snapshot = heads.theirs(destination.head) or heads.base
-    landing = (batch.repository.predict if job.dry else batch.repository.land)(prepared.changeset)
     landed = landed_of(prepared.decisions, destination.repo, landing.commit)
     if not landing.pushed:
         same = Verdict("unchanged", "same", f"the branch {destination.head} already has exactly this")
@@ -275,46 +253,46 @@ def _commit(batch: Batch, heads: ExistingHeads, prepared: PreparedCommit, attemp
         return Outcome(tuple(decisions), (), landed)
     commit = Commit(
         repo=destination.repo,
-        branch=heads.base.branch,
+        branch=destination.base,
         head=destination.head,
         commit=landing.commit or None,
         tree=landing.tree,
         files=tuple(sorted(prepared.changeset.files)),
         applications=tuple(sorted({decision.subscription.application.key for decision in prepared.decisions})),
         attempts=attempt,
-        diff=unified_diff(snapshot.files, prepared.changeset.files) if job.dry else None,
+        diff=diff,
         through=landing.through,
     )
     return Outcome(prepared.decisions, (commit,), landed)
 
 
-def _cautions(snapshot: Snapshot, settled: Sequence[Decision], terms: Terms) -> tuple[Problem, ...]:
-    """Return the warnings about files that already have the image."""
-    return tuple(
+def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
+    """Return the outcome of decisions that need no commit. What the base already has counts as landed.
+
+    So with `--wait`, the run waits for its rollout as well.
+    """
+    there = [one for one in settled if one.verdict == "unchanged" and one.head == one.branch]
+    cautions = tuple(
         caution
-        for one in _unchanged(settled)
+        for one in there
         if one.kind
-        for caution in file_cautions(snapshot.files, one.subscription, one.kind, one.candidate, terms)
+        for caution in file_cautions(snapshot.files, one.subscription, one.kind, one.candidate, job.terms)
     )
+    earlier = () if job.dry else _of_earlier_run(there, snapshot)
+    return Outcome(tuple(settled), (), landed_of(there, snapshot.repo, snapshot.tip), cautions, earlier)
 
 
-def _unchanged(settled: Sequence[Decision]) -> list[Decision]:
-    return [one for one in settled if one.verdict == "unchanged" and one.head == one.branch]
-
-
-def _of_earlier_run(snapshot: Snapshot, settled: Sequence[Decision]) -> tuple[Commit, ...]:
+def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
     """Return the branch's newest commit if its trailers say that an earlier run has written one of these builds."""
     lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
     lines += [line.partition("@")[0] for line in lines]  # the target of another Application may take the digest, too
-    found = []
-    for one in settled:
+    apps = set()
+    for one in there:
         tag, digest = one.candidate.tag, one.candidate.digest
         image = replace(one.subscription.entry.image, tag=tag, digest="" if tag else digest)
         key = one.subscription.application.key
-        same = one.verdict == "unchanged" and one.head == one.branch
-        if same and {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
-            found.append(key)
-    if not found:
-        return ()
-    apps = tuple(sorted(set(found)))
-    return (Commit(snapshot.repo, snapshot.branch, snapshot.branch, snapshot.tip, "", (), apps, already_there=True),)
+        if {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
+            apps.add(key)
+    branch, names = snapshot.branch, tuple(sorted(apps))
+    commit = Commit(snapshot.repo, branch, branch, snapshot.tip, "", (), names, already_there=True)
+    return (commit,) if apps else ()

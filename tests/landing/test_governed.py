@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -16,9 +16,10 @@ from task.deciding.decide import is_state_path, state_path
 from task.deciding.job import AUTHOR, Ask, Job, Terms, Wording
 from task.errors import TargetError
 from task.image import parse_image
-from task.landing.before_deciding import Governed, govern
+from task.landing.before_deciding import govern
 from task.landing.changeset import agreed_wording
 from task.landing.head_branches import request_head
+from task.landing.ports import Batch
 from task.model import File, Person, Snapshot, Subscription, Wishes
 from task.repository_config.config import PATH
 
@@ -194,45 +195,46 @@ class Shows:
 
 def under(
     text: str, subs: Iterable[Subscription], files: dict[str, str] | None = None, job: Job | None = None
-) -> Governed:
-    asks = [Ask(sub, (parse_image("acme/web:2"),)) for sub in subs]
+) -> tuple[list[Subscription], Wording]:
+    """Return the subscriptions and the wording as a config wants them."""
+    asks = tuple(Ask(sub, (parse_image("acme/web:2"),)) for sub in subs)
     shown = {PATH: File(f"version: 1\n{text}\n"), **{path: File(one) for path, one in (files or {}).items()}}
     job = job or Job("run", (), SCOPE, Terms(now=NOW), Wording(Person("", "")))
-    return govern(asks, Snapshot(URL, "main", "t", shown), Shows(), job)
+    repository: Any = Shows()
+    batch, _, job = govern(Batch(repository, "main", asks), Snapshot(URL, "main", "t", shown), job)
+    return [ask.subscription for ask in batch.asks], job.wording
 
 
 @pytest.mark.parametrize(("group", "branches"), [("repository", 1), ("project", 2), ("application", 3), ("image", 2)])
 def test_requests_are_grouped(group: str, branches: int) -> None:
-    found = under(f"pullRequests: {{enabled: true, group: {group}}}", subscriptions())
-    heads = {request_head(ask.subscription, "main") for ask in found.asks}
+    found, _ = under(f"pullRequests: {{enabled: true, group: {group}}}", subscriptions())
+    heads = {request_head(sub, "main") for sub in found}
     assert len(heads) == branches
     assert all(head.startswith("image-update/") for head in heads)
 
 
 def test_the_request_of_an_application_is_the_same_whichever_image_was_built() -> None:
-    found = [
-        ask.subscription for ask in under("pullRequests: {enabled: true, group: application}", subscriptions()).asks
-    ]
+    found, _ = under("pullRequests: {enabled: true, group: application}", subscriptions())
     assert request_head(found[0], "main") == request_head(found[1], "main")
 
 
 def test_a_request_is_of_its_image_with_or_without_a_config() -> None:
     subs = [replace(one, pull_request=True) for one in subscriptions()]
-    found = [ask.subscription for ask in under("pullRequests: {enabled: true, labels: [x]}", subscriptions()).asks]
+    found, _ = under("pullRequests: {enabled: true, labels: [x]}", subscriptions())
     names = [request_head(one, "main") for one in found]
     assert names == [request_head(one, "main") for one in subs]
     assert len(set(names)) == len({one.entry.image.identity for one in subs})
 
 
 def test_a_request_by_rule_is_of_the_rules_applications_alone() -> None:
-    found = under("rules: [{match: {projects: [blog]}, pullRequests: {enabled: true}}]", subscriptions())
-    assert [ask.subscription.pull_request for ask in found.asks] == [False] * 4 + [True] * 2
+    found, _ = under("rules: [{match: {projects: [blog]}, pullRequests: {enabled: true}}]", subscriptions())
+    assert [sub.pull_request for sub in found] == [False] * 4 + [True] * 2
 
 
 def worded(text: str, given: Wording, files: dict[str, str] | None = None) -> Wording:
     job = Job("run", (), SCOPE, Terms(now=NOW), given)
-    found = under(text, subscriptions(), files, job)
-    return agreed_wording(found.wording, [ask.subscription for ask in found.asks])
+    found, wording = under(text, subscriptions(), files, job)
+    return agreed_wording(wording, found)
 
 
 CONFIG = (
@@ -277,15 +279,14 @@ def test_a_template_that_cannot_be_used_is_an_error_of_the_config(files: dict[st
 
 def test_an_author_by_rule_writes_the_commit_of_its_applications_alone() -> None:
     text = "rules: [{match: {projects: [blog]}, commit: {authorName: Blog}}]\ncommit: {authorName: All}"
-    found = under(text, subscriptions())
-    subs = [ask.subscription for ask in found.asks]
-    assert agreed_wording(found.wording, subs[4:]).author.name == "Blog"
-    assert agreed_wording(found.wording, subs).author.name == "All"
+    subs, wording = under(text, subscriptions())
+    assert agreed_wording(wording, subs[4:]).author.name == "Blog"
+    assert agreed_wording(wording, subs).author.name == "All"
 
 
 def test_silence_changes_nothing() -> None:
     subs = subscriptions()
-    assert [ask.subscription for ask in under("", subs).asks] == subs
+    assert under("", subs)[0] == subs
     assert subs[0].wishes == Wishes()
 
 
