@@ -13,9 +13,11 @@ import yaml
 
 from bench.figure import Figure, Side, alternate
 from bench.material import PREFIX
+from task.after.follow_up import follow_up
 from task.ci.images import event_images
 from task.cli.job import job_of
 from task.output.log import Log
+from task.pipeline.match import match_images
 from task.pipeline.run import run
 from task.policy.tag_filter import allowed
 from task.settings import EventOptions, Settings, SourceOptions
@@ -64,7 +66,8 @@ def _pattern() -> Figure:
 def _decide(source: Path) -> None:
     settings = Settings("run", EventOptions(image=(EVENT,)), sources=SourceOptions(applications=(str(source),)))
     with ExitStack() as shielded:
-        report = run(job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log()), shielded)
+        job, world = job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log())
+        report = run(job, world, shielded, match_images, follow_up)
     rules = [decision.rule for decision in report.decisions]
     assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"
 

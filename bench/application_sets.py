@@ -9,9 +9,11 @@ from tempfile import TemporaryDirectory
 
 from bench.figure import Figure, Side, alternate
 from bench.material import PREFIX, fill
+from task.after.follow_up import follow_up
 from task.ci.images import event_images
 from task.cli.job import job_of
 from task.output.log import Log
+from task.pipeline.match import match_images
 from task.pipeline.run import run
 from task.settings import EventOptions, Settings, SourceOptions, TransportOptions
 from task.wiring.world import world_of
@@ -102,7 +104,7 @@ def _decide(repo: Path, folder: str) -> float:
     began = time.perf_counter()
     world = world_of(settings, {}, Log())
     with ExitStack() as shielded:
-        report = run(job_of(settings, event_images((EVENT,)), {}), world, shielded)
+        report = run(job_of(settings, event_images((EVENT,)), {}), world, shielded, match_images, follow_up)
     world.close()
     spent = time.perf_counter() - began
     rules = [decision.rule for decision in report.decisions]

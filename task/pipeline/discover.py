@@ -35,13 +35,12 @@ class Discovered:
     applications: tuple[Application, ...]
     helm_releases: tuple[Subscribed, ...]
     problems: tuple[Problem, ...]
-    outside: tuple[Application, ...] = ()  # with annotations, but excluded by the narrowing options
-    sets: int = 0  # ApplicationSets that generate Applications
-    generated: int = 0  # Applications that they generate
-    templates: tuple[Application, ...] = ()  # templates of ApplicationSets that could not be rendered
-    read: int = 0  # Applications and HelmReleases, whether they have annotations or not
-    updaters: int = 0  # ImageUpdaters
-    updater_config: Found | None = None  # AIU's ConfigMap
+    outside: tuple[Application, ...]  # with annotations, but excluded by the narrowing options
+    generated_by: tuple[str, ...]  # for each generated Application, its ApplicationSet
+    templates: tuple[Application, ...]  # templates of ApplicationSets that could not be rendered
+    read: int  # Applications and HelmReleases, whether they have annotations or not
+    updaters: int  # ImageUpdaters
+    updater_config: Found | None  # AIU's ConfigMap
 
 
 def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Discovered:
@@ -53,21 +52,20 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     twice: dict[str, str] = {}  # Applications of one name, with their places
     templates: list[Application] = []
     config: Found | None = None
-    generated: list[str] = []  # for each Application, the ApplicationSet that generates it
+    generated: list[str] = []
     for manifest in manifests:
         kind = manifest.item.get("kind")
         if manifest.problem:
-            problem = Problem(
-                application=manifest.subject,
-                rule="source",
-                message=manifest.problem,
-                hint=manifest.hint,
-                severity=manifest.severity,
-                exit=manifest.exit,
-                advice=manifest.advice,
-            )
-            problems.append(problem)
-        elif kind == "Application" and (app := _application(manifest, scope, problems)):
+            told = Problem(rule="source", message=manifest.problem, hint=manifest.hint, severity=manifest.severity)
+            problems.append(replace(told, application=manifest.subject, exit=manifest.exit, advice=manifest.advice))
+        elif kind == "Application" and is_application(manifest.item):
+            try:
+                app = parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
+            except Malformed as error:
+                message = f"{manifest.origin}: {error.message}"
+                problems.append(Problem(rule="source", message=message, hint=error.hint, severity="warning"))
+                continue
+            app = replace(app, generated_by=manifest.generated_by) if manifest.generated_by else app
             generated += [manifest.generated_by] if manifest.generated_by and not manifest.template else []
             known = applications.get(app.key)
             if manifest.template:
@@ -97,8 +95,7 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
         tuple(one for one in releases.values() if considered(one.application, scope.narrow)),
         tuple(problems),
         tuple(app for app, within in annotated if not within),
-        len(set(generated)),
-        len(generated),
+        tuple(generated),
         tuple(app for app in templates if considered(app, scope.narrow)),
         len(apps) + len(releases),
         len(updaters),
@@ -131,24 +128,6 @@ def _told_of_namesakes(twice: Mapping[str, str]) -> tuple[Problem, ...]:
     return (Problem(rule="source", message=message, hint=hint, severity="warning"),)
 
 
-def _application(manifest: Found, scope: Scope, problems: list[Problem]) -> Application | None:
-    if not is_application(manifest.item):
-        return None
-    try:
-        app = parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
-        return replace(app, generated_by=manifest.generated_by) if manifest.generated_by else app
-    except Malformed as error:
-        problems.append(
-            Problem(
-                rule="source",
-                message=f"{manifest.origin}: {error.message}",
-                hint=error.hint,
-                severity="warning",
-            )
-        )
-        return None
-
-
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
     """Return a quick test whether an Application's metadata, or an ImageUpdater, may concern these images.
 
@@ -168,14 +147,10 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
         low = listed.lower()
         if not any(name in low for name in names):  # true for nearly all Applications, which then need no parsing
             return False
-        for text, entry in zip(split_image_list(listed), parse_image_list(listed), strict=True):
-            if (
-                entry.image.identity in identities
-                if isinstance(entry, Entry)
-                else any(n in text.lower() for n in names)
-            ):
-                return True
-        return False
+        return any(
+            entry.image.identity in identities if isinstance(entry, Entry) else any(n in text.lower() for n in names)
+            for text, entry in zip(split_image_list(listed), parse_image_list(listed), strict=True)
+        )
 
     return wanted
 
@@ -214,13 +189,11 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
         tuple(app for app, within in skipped if within),
         (*found.outside, *(app for app, within in skipped if not within)),
     )
-    if found.sets:
-        world.log("info", f"ApplicationSets rendered: {found.sets}; Applications that they generate: {found.generated}")
+    if made := found.generated_by:
+        world.log("info", f"ApplicationSets rendered: {len(set(made))}; Applications that they generate: {len(made)}")
     if not (seen.everyone or narrow.names or job.images):
-        world.log(
-            "warning",
-            "no Application with Image Updater's annotations was found: check --applications and what narrows it",
-        )
+        nobody = "no Application with Image Updater's annotations was found"
+        world.log("warning", f"{nobody}: check --applications and what narrows it")
     strict = job.intent is not None
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
     unknown = unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing)

@@ -117,29 +117,12 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
             known |= names
             asks += [Ask(sub, (), intent, siblings_of(sub, one))] if not images or names & set(images) else []
-        for flaw in one.flaws:
-            severity: Literal["error", "warning"] = "error" if flaw.severity == "error" else "warning"
-            if flaw.severity != "info":
-                told = Problem(
-                    application=one.application.key,
-                    rule=flaw.rule,
-                    message=flaw.message,
-                    hint=flaw.hint,
-                    severity=severity,
-                    key=flaw.key,
-                    value=flaw.value,
-                )
-                problems.append(told)
+        problems += [_problem(one.application, flaw, flaw.severity) for flaw in one.flaws if flaw.severity != "info"]
+    hint = "name an alias of the annotation image-list, or the image as it is written there"
     for name in images:
         if name not in known:
-            hint = "name an alias of the annotation image-list, or the image as it is written there"
-            problems.append(
-                Problem(
-                    rule="annotation",
-                    message=f"--alias {name}: none of these Applications has it",
-                    hint=hint,
-                )
-            )
+            message = f"--alias {name}: none of these Applications has it"
+            problems.append(Problem(rule="annotation", message=message, hint=hint))
     return Matched(tuple(asks), problems=tuple(problems))
 
 
@@ -150,29 +133,22 @@ def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
 
 def _judge_flaw(app: Tracker, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Unusable | None, Problem | None]:
     """Return the error of an entry, or a problem: an error if the entry is unreadable, else a warning."""
-    problem = Problem(
-        application=app.key,
-        rule=flaw.rule,
-        message=flaw.message,
-        hint=flaw.hint,
-        severity="warning",
-        key=flaw.key,
-        value=flaw.value,
-    )
-    if flaw.severity == "info":
-        return None, None
-    if flaw.severity == "warning":
-        return None, problem
-    if flaw.misspelt and flaw.entry and flaw.entry.image.identity not in built:
-        return None, None  # `overlooked` warns about it, in one line for many Applications
+    warning = _problem(app, flaw, "warning")
+    if flaw.severity != "error":
+        return None, warning if flaw.severity == "warning" else None
     if flaw.entry is None:
         names = (image.repository.rpartition("/")[2] for images in built.values() for image in images)
-        return None, replace(problem, severity="error") if any(name in flaw.text for name in names) else problem
-    images = built.get(flaw.entry.image.identity)
-    if not images:
-        return None, problem
-    verdict = Verdict("error", flaw.rule, flaw.message, flaw.hint, int(Exit.CONFIGURATION))
-    return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
+        return None, replace(warning, severity="error") if any(name in flaw.text for name in names) else warning
+    if images := built.get(flaw.entry.image.identity):
+        verdict = Verdict("error", flaw.rule, flaw.message, flaw.hint, int(Exit.CONFIGURATION))
+        return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
+    # `overlooked` warns about misspelt keys, in one line for many Applications
+    return None, None if flaw.misspelt else warning
+
+
+def _problem(app: Tracker, flaw: Flaw, severity: Literal["error", "warning"]) -> Problem:
+    told = Problem(application=app.key, rule=flaw.rule, message=flaw.message, hint=flaw.hint, severity=severity)
+    return replace(told, key=flaw.key, value=flaw.value)
 
 
 def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -184,13 +160,9 @@ def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Prob
     apps = sorted({one.application for one in wrong})
     full = tuple(one for one in wrong if one.application in apps[:FEW])
     rest = [(one.application, one.key) for one in wrong if one.application not in apps[:FEW]]
-    return (
-        *full,
-        *about_others(rest, "annotations that are wrong, so their images are not updated"),
-        *about_others(
-            [(one.application, one.key) for one in noted], "annotations that work, but that lint warns about"
-        ),
-    )
+    full += about_others(rest, "annotations that are wrong, so their images are not updated")
+    others = [(one.application, one.key) for one in noted]
+    return full + about_others(others, "annotations that work, but that lint warns about")
 
 
 def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:

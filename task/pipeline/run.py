@@ -29,7 +29,6 @@ from task.pipeline.match import (
     by_login,
     by_repository,
     left_out,
-    match_images,
     without_the_broken,
 )
 from task.pipeline.overlooked import Seen
@@ -60,13 +59,7 @@ Match = Callable[[Seen, Job, World], tuple[Job, Matched]]
 After = Callable[[Delivered, World], Ended]
 
 
-def run(
-    job: Job,
-    world: World,
-    shielded: ExitStack,
-    match: Match = match_images,
-    after: After = lambda _delivered, _world: Ended(),
-) -> Report:
+def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After) -> Report:
     """Do the whole job, and return its report. `plan` is the same with predictions instead of pushes.
 
     A shield against signals is put into `shielded`. The caller closes it once the report is published: until then, no
@@ -122,51 +115,30 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:
     """Return the report, in a fixed order: by Application, then by alias."""
     sources = {ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted}
-    decisions = sorted(
-        (
-            replace(one, source=sources[one.subscription.identity]) if one.subscription.identity in sources else one
-            for one in done.decisions
-        ),
-        key=lambda one: (one.subscription.application.key, one.subscription.entry.alias, one.subscription.path),
-    )
-    shown: tuple[Decision | Unusable, ...] = (*matched.unusable, *decisions)
-    shown = tuple(sorted(shown, key=lambda one: (one.subscription.application.key, one.subscription.entry.alias)))
+    decisions = [replace(one, source=sources.get(one.subscription.identity, one.source)) for one in done.decisions]
+    decisions.sort(key=lambda one: (*_place(one), one.subscription.path))
+    shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
     written = dict.fromkeys(one.candidate for one in decisions if one.verdict == "update")
-    errors = tuple(
+    code = exit_code(shown, problems)
+    if job.require_update and not (code or written):
+        code, message = Exit.NOTHING_UPDATED, "--require-update: nothing was updated"
+        hint = "the decisions say why; leave out --require-update if that is no failure"
+        problems += (Problem(rule="require-update", message=message, hint=hint, exit=int(code)),)
+    told = [
         Problem(application=one.subscription.application.key, rule=one.rule, message=one.because, hint=one.hint)
         for one in shown
         if one.verdict == "error"
-    )
-    code = exit_code(shown, problems)
-    if job.require_update and not (code or written):
-        code, hint = Exit.NOTHING_UPDATED, "the decisions say why; leave out --require-update if that is no failure"
-        problems += (
-            Problem(
-                rule="require-update",
-                message="--require-update: nothing was updated",
-                hint=hint,
-                exit=int(code),
-            ),
-        )
+    ]
+    told += [*problems, *sorted(done.cautions, key=lambda one: one.application), *cautions(decisions)]
+    told += first_tags(decisions) if job.dry and not job.intent else ()
+    told += [*without_request(decisions, job), *not_merged(decisions, done.commits, job)]
     return Report(
         command=job.command,
         images=job.images or tuple(written),
         considered=seen.considered,
-        decisions=shown,
+        decisions=tuple(shown),
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
-        problems=tuple(
-            dict.fromkeys(
-                (
-                    *errors,
-                    *problems,
-                    *sorted(done.cautions, key=lambda one: one.application),
-                    *cautions(decisions),
-                    *(first_tags(decisions) if job.dry and not job.intent else ()),
-                    *without_request(decisions, job),
-                    *not_merged(decisions, done.commits, job),
-                )
-            )
-        ),
+        problems=tuple(dict.fromkeys(told)),
         waiting=tuple(sorted(done.waiting, key=lambda one: (one.application, one.alias, one.head, one.tag))),
         exit=shutdown.code() or int(code),
         dry=job.dry,
@@ -174,3 +146,7 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
         source=job.requests.source,
         pipeline_run=job.requests.run,
     )
+
+
+def _place(one: Decision | Unusable) -> tuple[str, str]:
+    return one.subscription.application.key, one.subscription.entry.alias
