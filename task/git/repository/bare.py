@@ -246,9 +246,8 @@ class BareRepository:
 
     def _snapshot(self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()) -> Snapshot:
         """Return the places at a commit. The files of other commits, `also`, are fetched together with its own."""
-        seen = [
-            [found for place in places for found in look(self._tree, self._root(one), place)] for one in (tip, *also)
-        ]
+        roots = [self._root(commit) for commit in (tip, *also)]
+        seen = [[found for place in places for found in look(self._tree, root, place)] for root in roots]
         wanted = sorted({entry.oid for one in seen for _, entry, text in one if text} - self._texts.keys())
         if wanted:
             self._remote.fetch_files(wanted, branch)
