@@ -6,11 +6,12 @@ annotation applies by accident.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any
 
+from task import plain_data
 from task.annotations.application import OPERATORS, Requirement
 from task.annotations.image_updater_settings import (
     Path,
@@ -23,7 +24,7 @@ from task.annotations.image_updater_settings import (
     unknown_fields,
 )
 from task.errors import Malformed
-from task.model import Application, KeySecret, Problem
+from task.model import Application, Problem
 from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
@@ -35,7 +36,7 @@ _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reference:
     """One `applicationRef` of one resource. An Application belongs to the fitting reference with the least `order`."""
 
@@ -52,27 +53,24 @@ class Reference:
         """The reference's name in messages."""
         return f"ImageUpdater {self.updater}, applicationRefs[{self.order[2]}]"
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the resource, and of the Applications that it can reference."""
+        return self.updater.partition("/")[0]
+
+    @property
+    def field(self) -> Path:
+        """The reference's place in the resource."""
+        return "spec", "applicationRefs", self.order[2]
+
     def takes(self, app: Application) -> bool:
         """Tell whether the reference selects this Application of the resource's namespace."""
         return glob_match(self.pattern, app.name) and all(label.met(app.labels) for label in self.labels)
 
 
-@dataclass(frozen=True)
-class References:
-    """All references, indexed so that each Application is compared only with those that may select it."""
-
-    exact: dict[tuple[str, str], list[Reference]]  # namespace, name
-    others: dict[str, list[Reference]]  # namespace
-
-    def all(self) -> Iterator[Reference]:
-        """Yield all references."""
-        for some in (*self.exact.values(), *self.others.values()):
-            yield from some
-
-    def of(self, app: Application) -> list[Reference]:
-        """Return the references that select an Application, the winner first."""
-        possible = (*self.exact.get((app.namespace, app.name), ()), *self.others.get(app.namespace, ()))
-        return sorted((reference for reference in possible if reference.takes(app)), key=lambda taken: taken.order)
+# The references by namespace and name; those whose pattern may fit several names have none. So each Application is
+# compared only with those that may select it.
+References = dict[tuple[str, str], list[Reference]]
 
 
 def is_image_updater(item: object) -> bool:
@@ -103,106 +101,92 @@ def configure(
         return tuple(apps), ()
     places = origins or [""] * len(updaters)
     references, problems = _references(list(zip(updaters, places, strict=True)), namespace)
-    settings: dict[tuple[int, int, int], ReferenceSettings] = {}
+    settings: dict[Reference, ReferenceSettings] = {}
     configured = []
-    idle = {reference.order: reference for reference in references.all()} if complete else {}
+    idle = {one: None for some in references.values() for one in some} if complete else {}
     for app in apps:
-        matching = references.of(app)
+        possible = (*references.get((app.namespace, app.name), ()), *references.get((app.namespace, ""), ()))
+        matching = sorted((one for one in possible if one.takes(app)), key=lambda one: one.order)
         for reference in matching:
-            idle.pop(reference.order, None)
+            idle.pop(reference, None)
         while matching:
             reference = matching[0]
-            if reference.order not in settings:
-                settings[reference.order] = reference_settings(reference.spec, reference.ref)
-                where = ("spec", "applicationRefs", reference.order[2])
-                problems += [
-                    _warning(reference.origin, f"{reference.place}: {words}", field=where)
-                    for words in settings[reference.order].warnings
-                ]
-                problems += [
-                    replace(_warning(reference.origin, f"{reference.place}: {words}", _STRATEGY, where), advice=True)
-                    for words in settings[reference.order].advice
-                ]
-            if settings[reference.order].annotations is not None or app.annotations.get("image-list"):
+            if reference not in settings:
+                settings[reference] = reference_settings(reference.spec, reference.ref, reference.namespace)
+                problems += _told(reference, settings[reference])
+            if settings[reference].annotations is not None or app.annotations.get("image-list"):
                 break
             matching = matching[1:]
-        chosen = settings[matching[0].order] if matching else ReferenceSettings(None)
-        if matching:
-            app = replace(app, reference=matching[0].place)  # noqa: PLW2901 - the Application as configured
-        wanted = chosen.annotations
-        others = dict.fromkeys(other.updater for other in matching[1:] if other.updater != matching[0].updater)
-        if others:  # in AIU, several resources overwrite each other's changes forever
-            message = f"{matching[0].updater} counts, not {', '.join(others)}"
-            problems.append(
-                Problem(
-                    application=app.key,
-                    rule="source",
-                    message=_placed(matching[0].origin, f"several ImageUpdaters reference this Application: {message}"),
-                    hint="let each Application be referenced by one ImageUpdater",
-                    severity="warning",
-                    field=("spec", "applicationRefs", matching[0].order[2]),
-                )
-            )
-        if wanted is not None:
-            # A misspelt key of ours stays as well, so that there is a warning about it.
-            ours = {
-                key: value
-                for key, value in app.annotations.items()
-                if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
-            }
-            app = replace(  # noqa: PLW2901 - as above
-                app,
-                annotations={**ours, **wanted},
-                from_resource=frozenset(wanted),
-                resource=matching[0].updater,
-                resource_origin=matching[0].origin,
-            )
-        if chosen.keys or chosen.request_labels:
-            home = matching[0].updater.partition("/")[0]
-            keys = {alias: KeySecret(home, key.secret, key.field) for alias, key in chosen.keys.items()}
-            app = replace(app, signing_keys=keys, request_labels=chosen.request_labels)  # noqa: PLW2901 - as above
-        configured.append(app)
-    for reference in idle.values():
-        home = reference.updater.partition("/")[0]
-        message = f"{reference.place}: no Application in namespace {home!r} fits"
+        if not matching:
+            configured.append(app)
+            continue
+        winner, *others = matching
+        configured.append(_configured(app, winner, settings[winner]))
+        rivals = dict.fromkeys(other.updater for other in others if other.updater != winner.updater)
+        if rivals:  # in AIU, several resources overwrite each other's changes forever
+            message = f"{winner.updater} counts, not {', '.join(rivals)}"
+            message = f"several ImageUpdaters reference this Application: {message}"
+            hint = "let each Application be referenced by one ImageUpdater"
+            problems.append(replace(_warning(winner.origin, message, hint, winner.field), application=app.key))
+    for reference in idle:
+        message = f"{reference.place}: no Application in namespace {reference.namespace!r} fits"
         labels = ", or its labelSelectors" if reference.labels else ""
         hint = f"correct namePattern: {reference.pattern!r}{labels}, or put the ImageUpdater into their namespace"
-        where = ("spec", "applicationRefs", reference.order[2])
-        problems.append(_warning(reference.origin, message, hint, where))
+        problems.append(_warning(reference.origin, message, hint, reference.field))
     return tuple(configured), tuple(problems)
 
 
-def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
-    told = _placed(origin, message)
-    return Problem(
-        rule="source",
-        message=told,
-        hint=hint or "see the ImageUpdater specification",
-        severity="warning",
-        field=field,
+def _told(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
+    """Yield the warnings about a reference."""
+    for words in settings.warnings:
+        yield _warning(reference.origin, f"{reference.place}: {words}", field=reference.field)
+    for words in settings.advice:
+        told = _warning(reference.origin, f"{reference.place}: {words}", _STRATEGY, reference.field)
+        yield replace(told, advice=True)
+
+
+def _configured(app: Application, reference: Reference, settings: ReferenceSettings) -> Application:
+    """Return the Application with what the reference says about it."""
+    app = replace(app, reference=reference.place)
+    if settings.keys or settings.request_labels:
+        app = replace(app, signing_keys=settings.keys, request_labels=settings.request_labels)
+    if settings.annotations is None:
+        return app
+    # A misspelt key of ours stays as well, so that there is a warning about it.
+    ours = {
+        key: value
+        for key, value in app.annotations.items()
+        if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
+    }
+    return replace(
+        app,
+        annotations={**ours, **settings.annotations},
+        from_resource=frozenset(settings.annotations),
+        resource=reference.updater,
+        resource_origin=reference.origin,
     )
 
 
-def _placed(origin: str, message: str) -> str:
-    """Return the message after its place, if that is a file."""
-    return f"{origin}: {message}" if origin not in NO_FILES else message
+def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
+    told = f"{origin}: {message}" if origin not in NO_FILES else message
+    hint = hint or "see the ImageUpdater specification"
+    return Problem(rule="source", message=told, hint=hint, severity="warning", field=field)
 
 
 def _references(updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: str) -> tuple[References, list[Problem]]:
     """Return the references of all resources in the order of their names, and the problems in them."""
-    references, problems = References({}, {}), list[Problem]()
+    references, problems = References(), list[Problem]()
     named = []
     for item, origin in updaters:
-        metadata = item.get("metadata")
-        known = metadata if isinstance(metadata, Mapping) else {}
-        named.append(((str(known.get("namespace") or namespace), str(known.get("name") or "")), item, origin))
+        metadata = plain_data.mapping(item, "metadata")
+        named.append(((str(metadata.get("namespace") or namespace), str(metadata.get("name") or "")), item, origin))
     named.sort(key=lambda one: one[0])
     for index, (name, item, origin) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:
             continue  # the same object from two files: the first one counts, as with Applications
         called = f"ImageUpdater {'/'.join(name)}"
-        for unknown in unknown_fields(item):
-            problems.append(_warning(origin, f"{called}: {unknown.message}", unknown.hint, unknown.path))
+        for message, hint, path in unknown_fields(item):
+            problems.append(_warning(origin, f"{called}: {message}", hint, path))
         try:
             spec = mapping(item, "spec")
             # AIU up to v1.1 read the Applications' namespace from here.
@@ -211,10 +195,8 @@ def _references(updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: st
                 hint = "put the ImageUpdater into the namespace of its Applications"
                 problems.append(_warning(origin, f"{called}: {message}", hint, ("spec", "namespace")))
             for reference in _of_resource(index, name, spec, origin, problems):
-                if _WILD.search(reference.pattern) or "\\" in reference.pattern:
-                    references.others.setdefault(name[0], []).append(reference)
-                else:
-                    references.exact.setdefault((name[0], reference.pattern), []).append(reference)
+                several = _WILD.search(reference.pattern) or "\\" in reference.pattern
+                references.setdefault((name[0], "" if several else reference.pattern), []).append(reference)
         except Malformed as error:
             problems.append(_warning(origin, f"{called} is skipped: {error.message}", error.hint))
     return references, problems
@@ -274,7 +256,7 @@ def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
     for key in labels:
         yield Requirement(str(key), "In", (text(labels, key),))
     for raw in mappings(selector, "matchExpressions"):
-        key, operator, values = text(raw, "key"), text(raw, "operator"), tuple(strings(raw, "values") or ())
+        key, operator, values = text(raw, "key"), text(raw, "operator"), tuple(strings(raw, "values"))
         if not key or operator not in OPERATORS or bool(values) != operator.endswith("In"):
             raise Malformed(
                 f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector requirement"
@@ -283,9 +265,6 @@ def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
 
 
 NAME = "argocd-image-updater-config"
-LEVELS = {"trace": "debug", "warn": "warning"}
-FORMATS = {"plain": "text"}
-API = {"kubernetes": "cluster", "argocd": "argocd"}
 NO_LOOP = "not needed: there is no loop. For images that others build, run scan on a schedule"
 NO_SERVER = "not needed: nothing listens for webhooks, because the pipeline calls"
 
@@ -301,65 +280,57 @@ class ConfigOption:
 
 def is_config(item: Mapping[str, Any]) -> bool:
     """Tell whether a ConfigMap is AIU's."""
-    metadata = item.get("metadata")
-    return isinstance(metadata, Mapping) and metadata.get("name") == NAME
+    return plain_data.text(item, "metadata", "name") == NAME
 
 
 def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
     """Return an option, or a note why there is none, for each key of AIU's ConfigMap."""
-    data = item.get("data")
-    found = []
-    for key, value in data.items() if isinstance(data, Mapping) else ():
-        text = value.strip() if isinstance(value, str) else ""
-        made = KEYS.get(key) or next((make for start, make in BEGINNINGS.items() if key.startswith(start)), None)
-        option, note = made(text) if made else ("", "Image Updater does not read this key either")
-        found.append(ConfigOption(key, option, note))
-    return tuple(found)
+    data = plain_data.mapping(item, "data")
+    return tuple(_option_of(key, plain_data.text(value).strip()) for key, value in data.items())
 
 
-_Make = Callable[[str], tuple[str, str]]
+def _option_of(key: str, text: str) -> ConfigOption:
+    if key == "registries.conf":
+        needs = " Scripts (ext:) need --allow-exec, and have to be in the image of the step." if "ext:" in text else ""
+        needs += " Variables (env:) need --allow-env." if "env:" in text else ""
+        return ConfigOption(key, "--registries-conf registries.conf", f"save the value as registries.conf.{needs}")
+    if key == "git.commit-message-template":
+        option = "--commit-message-template commit.template"
+        return ConfigOption(key, option, "save the value as commit.template")
+    if key in _VALUES:
+        word = _WORDS.get(key, {}).get(text.lower(), shortened(text))
+        return ConfigOption(key, f"{_VALUES[key]} {quote(word)}")
+    if key in _SWITCHES:
+        on = text.lower() == "true"
+        return ConfigOption(key, _SWITCHES[key] if on else "", "" if on else f"not needed: it is {text or 'empty'}")
+    note = NO_SERVER if key.startswith("webhook.") else "Image Updater does not read this key either"
+    return ConfigOption(key, "", _NOT_NEEDED.get(key, note))
 
 
-def _value(option: str, words: Mapping[str, str] = {}) -> _Make:
-    return lambda text: (f"{option} {quote(words.get(text.lower(), shortened(text)))}", "")
-
-
-def _switch(option: str) -> _Make:
-    return lambda text: (option, "") if text.lower() == "true" else ("", f"not needed: it is {text or 'empty'}")
-
-
-def _file(option: str, name: str, note: str = "") -> _Make:
-    return lambda _text: (f"{option} {name}", f"save the value as {name}{note}")
-
-
-def _none(note: str) -> _Make:
-    return lambda _text: ("", note)
-
-
-def _registries(text: str) -> tuple[str, str]:
-    scripts = " Scripts (ext:) need --allow-exec, and have to be in the image of the step." if "ext:" in text else ""
-    variables = " Variables (env:) need --allow-env." if "env:" in text else ""
-    return "--registries-conf registries.conf", f"save the value as registries.conf.{scripts}{variables}"
-
-
-KEYS: Mapping[str, _Make] = {
-    "registries.conf": _registries,
-    "git.user": _value("--git-author-name"),
-    "git.email": _value("--git-author-email"),
-    "git.commit-message-template": _file("--commit-message-template", "commit.template"),
-    "git.commit-sign-off": _switch("--sign-off"),
-    "git.commit-signing-key": _value("--signing-key"),
-    "git.commit-signing-method": _value("--signing-format"),
-    "log.level": _value("--log-level", LEVELS),
-    "log.format": _value("--log-format", FORMATS),
-    "kube.events": _switch("--kubernetes-events"),
-    "argocd.server_addr": _value("--argocd-server"),
-    "argocd.insecure": _switch("--argocd-insecure"),
-    "argocd.plaintext": _switch("--argocd-plaintext"),
-    "argocd.grpc_web": _none("not needed: Argo CD is asked over HTTPS"),
-    "applications_api": _value("--applications", API),
-    "interval": _none(NO_LOOP),
-    "max_concurrent_apps": _none(NO_LOOP),
-    "max_concurrent_reconciles": _none(NO_LOOP),
+_VALUES = {
+    "git.user": "--git-author-name",
+    "git.email": "--git-author-email",
+    "git.commit-signing-key": "--signing-key",
+    "git.commit-signing-method": "--signing-format",
+    "log.level": "--log-level",
+    "log.format": "--log-format",
+    "argocd.server_addr": "--argocd-server",
+    "applications_api": "--applications",
 }
-BEGINNINGS: Mapping[str, _Make] = {"webhook.": _none(NO_SERVER)}
+_WORDS = {
+    "log.level": {"trace": "debug", "warn": "warning"},
+    "log.format": {"plain": "text"},
+    "applications_api": {"kubernetes": "cluster", "argocd": "argocd"},
+}
+_SWITCHES = {
+    "git.commit-sign-off": "--sign-off",
+    "kube.events": "--kubernetes-events",
+    "argocd.insecure": "--argocd-insecure",
+    "argocd.plaintext": "--argocd-plaintext",
+}
+_NOT_NEEDED = {
+    "argocd.grpc_web": "not needed: Argo CD is asked over HTTPS",
+    "interval": NO_LOOP,
+    "max_concurrent_apps": NO_LOOP,
+    "max_concurrent_reconciles": NO_LOOP,
+}

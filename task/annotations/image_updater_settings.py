@@ -7,13 +7,14 @@ invalid settings is left out with a warning, so that a broken rule never lets a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from task.errors import Malformed
 from task.image import parse_entry
+from task.model import KeySecret
 from task.text import nearest
 
 ALIAS = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*")  # the pattern of the CRD
@@ -44,14 +45,6 @@ MOST_LABELS, LONGEST_LABEL = 100, 255  # the limits of the CRD
 _TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no", "off", "n"))
 
 
-@dataclass(frozen=True)
-class VerificationKey:
-    """The place of the public key for an image's signature: a Secret in the resource's namespace."""
-
-    secret: str
-    field: str
-
-
 class UnknownFieldError(Malformed):
     """A field that decides whether an image is written is not known. `unknown_fields` reports it with its place."""
 
@@ -62,7 +55,7 @@ class ReferenceSettings:
 
     annotations: Mapping[str, str] | None  # None: the Application's own annotations count
     warnings: tuple[str, ...] = ()
-    keys: Mapping[str, VerificationKey] = field(default_factory=dict)  # by alias; "" is for every image
+    keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is for every image
     request_labels: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()  # what means something else in a cluster
 
@@ -71,12 +64,12 @@ class ReferenceSettings:
 class _Images:
     """The images read so far: alias → (image, settings, the key that must have signed it)."""
 
-    known: dict[str, tuple[str, Mapping[str, str], VerificationKey | None]]
+    known: dict[str, tuple[str, Mapping[str, str], KeySecret | None]]
     warnings: list[str]
     advice: list[str]
 
 
-def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> ReferenceSettings:
+def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any], namespace: str) -> ReferenceSettings:
     """Return the settings of one reference, merged from `spec`, `ref` and each image. A later level wins.
 
     The annotations are empty if no image can be used. Never raises.
@@ -86,12 +79,16 @@ def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> Refer
         if flag(ref, "useAnnotations"):
             # Then AIU ignores the other settings of the reference. Its documentation does not say whether this includes
             # signatures. Here, a required signature is always checked.
-            key = _verification((ref, spec))
+            key = _verification((ref, spec), namespace)
             return ReferenceSettings(None, keys={"": key} if key else {})
-        places = _write_back(spec, ref)
-        # AIU does not read gitConfig with the method argocd.
-        live = places.get("write-back-method") == "argocd"
-        labels = () if live else _request_labels(spec, ref, images.warnings)
+        write_back = [mapping(level, "writeBackConfig") for level in (spec, ref)]
+        method = text(_merged(write_back), "method")
+        git = _merged([mapping(level, "gitConfig") for level in write_back])
+        if method == "argocd":  # then AIU does not read gitConfig
+            git = {}
+        places = {"write-back-method": method, **{name: text(git, key) for key, name in GIT.items()}}
+        places["pull-request"] = "true" if git.get("pullRequest") is not None else ""
+        labels = _request_labels(git, images.warnings)
         listed = mappings(ref, "images")
     except UnknownFieldError:
         return ReferenceSettings({})
@@ -99,7 +96,7 @@ def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> Refer
         return ReferenceSettings({}, (f"{error.message}: nothing is updated",))
     for number, raw in enumerate(listed):
         try:
-            _add_image(raw, (spec, ref), images)
+            _add_image(raw, (spec, ref), namespace, images)
         except UnknownFieldError:
             continue
         except Malformed as error:
@@ -110,10 +107,11 @@ def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> Refer
     listing = ", ".join(f"{alias}={image}" for alias, (image, *_) in images.known.items())
     signed = {alias: key for alias, (*_, key) in images.known.items() if key}
     told = (tuple(images.warnings), signed, labels, tuple(dict.fromkeys(images.advice)))
+    places = {name: value for name, value in places.items() if value}
     return ReferenceSettings({"image-list": listing, **places, **named}, *told)
 
 
-def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], images: _Images) -> None:
+def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], namespace: str, images: _Images) -> None:
     """Read one image and add it to `images`. `levels` are the resource and the reference. Raises `Malformed`."""
     # A comma in a constraint means the same as a blank, but in `image-list` a comma would end the entry.
     image = " ".join(text(raw, "imageName").replace(",", " ").split())
@@ -122,7 +120,7 @@ def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], imag
     common = [mapping(level, "commonUpdateSettings") for level in (*levels, raw)]
     _stored_default((*levels, raw), common, images.advice)
     keys = {**_update(common), **_targets(mapping(raw, "manifestTargets"))}
-    signed_by = _verification((raw, *reversed(levels)))
+    signed_by = _verification((raw, *reversed(levels)), namespace)
     alias = text(raw, "alias")
     if not ALIAS.fullmatch(alias):
         short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
@@ -165,7 +163,7 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             values[name] = "true" if flag(merged, key) else ""
         elif key in ("ignoreTags", "platforms"):
             # A comma would split the glob in the annotation. No tag has a comma or a `+`, so both match nothing.
-            values[name] = ",".join(glob.replace(",", "+") for glob in strings(merged, key) or ())
+            values[name] = ",".join(glob.replace(",", "+") for glob in strings(merged, key))
         else:
             values[name] = text(merged, key)
     return {name: value for name, value in values.items() if value}
@@ -179,36 +177,20 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
     kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
     if len(kinds) > 1:
         raise Malformed(f"manifestTargets has {' and '.join(kinds)}, and only one of them is allowed")
-    if unknown := [key for key in targets if key not in TARGETS]:
-        raise UnknownFieldError(unknown[0])
+    _refuse_unknown(targets, TARGETS)
     if not kinds:
         return {}
     raw = mapping(targets, kinds[0])
     fields = {key: value for key in TARGETS[kinds[0]] if (value := text(raw, key))}
-    if unknown := [key for key in raw if key not in TARGETS[kinds[0]]]:
-        raise UnknownFieldError(unknown[0])
+    _refuse_unknown(raw, TARGETS[kinds[0]])
     if "spec" in fields:
         fields = {"spec": fields["spec"]}
     return {TARGETS[kinds[0]][key]: value for key, value in fields.items()}
 
 
-def _write_back(spec: Mapping[str, Any], ref: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotations for `writeBackConfig`. Each setting is the reference's, else the global one."""
-    levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
-    method = text(_merged(levels), "method")
-    git = _merged([mapping(level, "gitConfig") for level in levels])
-    values = {"write-back-method": method}
-    if method != "argocd":  # then AIU does not read gitConfig
-        values |= {name: text(git, key) for key, name in GIT.items()}
-        values["pull-request"] = "true" if git.get("pullRequest") is not None else ""
-    return {name: value for name, value in values.items() if value}
-
-
-def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
-    """Return the labels of `pullRequest`: the reference's, else the global ones."""
-    levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
-    request = mapping(_merged([mapping(level, "gitConfig") for level in levels]), "pullRequest")
-    given = list(dict.fromkeys(label.strip() for label in strings(request, "labels") or ()))
+def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
+    """Return the labels of `gitConfig.pullRequest`."""
+    given = list(dict.fromkeys(label.strip() for label in strings(mapping(git, "pullRequest"), "labels")))
     labels = [label for label in given if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
     if len(labels) != len(given) or len(labels) > MOST_LABELS:
         warnings.append(
@@ -218,7 +200,7 @@ def _request_labels(spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: l
     return tuple(labels[:MOST_LABELS])
 
 
-def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None:
+def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySecret | None:
     """Return the key that must have signed an image, or None if none is required. AIU verifies since v1.3.
 
     The first of the levels is the innermost one, and its fields win. A block without `enabled` is on, as AIU's CRD
@@ -229,14 +211,14 @@ def _verification(levels: Iterable[Mapping[str, Any]]) -> VerificationKey | None
         return None
     try:
         blocks = [{"enabled": True, **_merged([mapping(level, "imagesVerification")])} for level in given]
-        return _key(_merged(blocks))
+        return _key(_merged(blocks), namespace)
     except UnknownFieldError:
         raise
     except Malformed as error:
         raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
 
 
-def _key(wanted: Mapping[str, Any]) -> VerificationKey | None:
+def _key(wanted: Mapping[str, Any], namespace: str) -> KeySecret | None:
     """Return the key of an `imagesVerification`, or None if it is off.
 
     Raises `Malformed` for any other kind of check.
@@ -244,14 +226,17 @@ def _key(wanted: Mapping[str, Any]) -> VerificationKey | None:
     if wanted.get("enabled") is not None and not flag(wanted, "enabled"):
         return None
     key = mapping(wanted, "cosignKey")
-    if unknown := [name for name in wanted if name not in ("enabled", "cosignKey")]:
-        raise UnknownFieldError(unknown[0])
-    if unknown := [name for name in key if name not in ("secretName", "key")]:
-        raise UnknownFieldError(unknown[0])
-    found = VerificationKey(text(key, "secretName"), text(key, "key"))
-    if not found.secret or not found.field:
+    _refuse_unknown(wanted, ("enabled", "cosignKey"))
+    _refuse_unknown(key, ("secretName", "key"))
+    found = KeySecret(namespace, text(key, "secretName"), text(key, "key"))
+    if not found.name or not found.key:
         raise Malformed("it has no cosignKey with secretName and key")
     return found
+
+
+def _refuse_unknown(given: Iterable[str], known: Container[str]) -> None:
+    if unknown := [name for name in given if name not in known]:
+        raise UnknownFieldError(unknown[0])
 
 
 def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -260,45 +245,33 @@ def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the mapping at a key, or {} if the key is absent or null. Raises `Malformed` for anything else."""
-    value = raw.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise Malformed(f"{key} is not a mapping")
-    return value
+    return _value(raw, key, "a mapping", lambda value: isinstance(value, Mapping)) or {}
 
 
 def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """Return the list of mappings at a key, or [] if the key is absent or null.
-
-    Raises `Malformed` for anything else.
-    """
-    value = raw.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise Malformed(f"{key} is not a list of mappings")
-    return value
+    """Return the mappings in the list at a key, or [] if it is absent or null. Raises `Malformed` for anything else."""
+    return _value(raw, key, "a list of mappings", lambda value: _is_list_of(Mapping, value)) or []
 
 
-def strings(raw: Mapping[str, Any], key: str) -> list[str] | None:
-    """Return the list of texts at a key, or None if the key is absent or null. Raises `Malformed` for anything else."""
-    value = raw.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise Malformed(f"{key} is not a list of strings")
-    return value
+def strings(raw: Mapping[str, Any], key: str) -> list[str]:
+    """Return the list of texts at a key, or [] if the key is absent or null. Raises `Malformed` for anything else."""
+    return _value(raw, key, "a list of strings", lambda value: _is_list_of(str, value)) or []
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
     """Return the trimmed text at a key, or "" if the key is absent or null. Raises `Malformed` for anything else."""
+    return str(_value(raw, key, "a string", lambda value: isinstance(value, str)) or "").strip()
+
+
+def _value(raw: Mapping[str, Any], key: str, what: str, fits: Callable[[Any], bool]) -> Any:
     value = raw.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Malformed(f"{key} is not a string")
-    return value.strip()
+    if value is not None and not fits(value):
+        raise Malformed(f"{key} is not {what}")
+    return value
+
+
+def _is_list_of(kind: type, value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, kind) for one in value)
 
 
 def flag(raw: Mapping[str, Any], key: str) -> bool:
@@ -356,42 +329,31 @@ SPEC: Fields = {
 }
 
 
-@dataclass(frozen=True)
-class UnknownField:
-    """A field that nothing reads, where it is, and what was probably meant."""
-
-    path: Path  # from the resource: ("spec", "applicationRefs", 0, "namePatern")
-    hint: str
-
-    @property
-    def message(self) -> str:
-        """The problem, without the resource's name."""
-        what = f"{shown(self.path[:-1])} has an unknown field {str(self.path[-1])[:LONGEST]!r}"
-        images = any(part in self.path[:-1] for part in ("manifestTargets", "imagesVerification"))
-        return f"{what}: the images that this is for are left out" if images else what
-
-
-def shown(path: Path) -> str:
+def shown(path: Iterable[str | int]) -> str:
     """Return the path as people write it: `spec.applicationRefs[0].images[1]`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
-def unknown_fields(item: Mapping[str, Any]) -> tuple[UnknownField, ...]:
-    """Return the unknown fields of a resource in the order of its text, at most `MOST`.
+def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
+    """Yield the message, the hint and the place of each field that nothing reads, in the order of the text.
 
-    Values of a wrong shape are skipped.
+    There are at most `MOST`. Values of a wrong shape are skipped.
     """
-    return tuple(islice(_unknown(item.get("spec"), SPEC, ("spec",)), MOST))
+    for (*place, key), hint in islice(_unknown(item.get("spec"), SPEC, ("spec",)), MOST):
+        message = f"{shown(place)} has an unknown field {str(key)[:LONGEST]!r}"
+        if "manifestTargets" in place or "imagesVerification" in place:
+            message += ": the images that this is for are left out"
+        yield message, hint, (*place, key)
 
 
-def _unknown(value: object, fields: Fields, path: Path) -> Iterator[UnknownField]:
+def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, list):
         for number, one in enumerate(value):
             yield from _unknown(one, fields, (*path, number))
     elif isinstance(value, Mapping):
         for key, one in value.items():
             if key not in fields:
-                yield UnknownField((*path, str(key)), _hint(str(key), fields))
+                yield (*path, str(key)), _hint(str(key), fields)
             elif fields[key]:
                 yield from _unknown(one, fields[key], (*path, key))
 
