@@ -97,7 +97,7 @@ class KeySecret:
 
 @dataclass(frozen=True)
 class Tracker:
-    """What tracks images, and is deployed from Git: an Argo CD Application, or a HelmRelease."""
+    """What tracks images, and is deployed from Git: an Argo CD Application, or a HelmRelease of Flux v1."""
 
     namespace: str
     name: str
@@ -130,11 +130,6 @@ class Application(Tracker):
     reference: str = ""  # the reference of an ImageUpdater that selects it, as messages name it
     # From its ImageUpdater, because there is no annotation for this. By alias; "" is every image.
     signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class HelmRelease(Tracker):
-    """One HelmRelease of Flux v1 (Helm Operator). Its own annotations become subscriptions when it is read."""
 
 
 @dataclass(frozen=True)

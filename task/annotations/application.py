@@ -6,17 +6,19 @@ is an error.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from task.errors import Malformed, UsageError
 from task.model import Application, Kind, Parameter, Source, Tracker
-from task.plain_data import mappings
+from task.plain_data import elements, mappings, text
 
 PREFIX = "argocd-image-updater.argoproj.io/"
 SECTIONS: Mapping[str, Kind] = {
@@ -31,11 +33,7 @@ KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
 def is_application(item: object) -> bool:
     """Tell whether a manifest is an Argo CD Application."""
-    return (
-        isinstance(item, dict)
-        and item.get("kind") == "Application"
-        and str(item.get("apiVersion", "")).startswith("argoproj.io/")
-    )
+    return text(item, "kind") == "Application" and text(item, "apiVersion").startswith("argoproj.io/")
 
 
 def parse_application(
@@ -94,9 +92,8 @@ def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[
     several = spec.get("sources")
     if isinstance(several, list) and several:
         # `status.sourceTypes` has the order of `spec.sources`. It is shorter or absent until Argo CD has compared.
-        types = list(status.get("sourceTypes") or ()) if isinstance(status.get("sourceTypes"), list) else []
-        types += [""] * (len(several) - len(types))
-        return tuple(_source(raw, kind) for raw, kind in zip(several, types, strict=False)), True
+        types = elements(status, "sourceTypes")
+        return tuple(_source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])), True
     single = _mapping(spec, "source")
     return ((_source(single, status.get("sourceType")),) if single else ()), False
 
@@ -137,18 +134,16 @@ def _values(helm: Mapping[str, Any]) -> str:
     given = helm.get("valuesObject")
     if not isinstance(given, dict):
         return _text(helm.get("values"))
-    text: list[str] = []
-    size = 0
+    written = io.StringIO()
     try:
         # Aliases in a manifest make an object that contains itself, or one that is endless when it is written out.
         for piece in json.JSONEncoder(default=str).iterencode(given):
-            text.append(piece)
-            size += len(piece)
-            if size > _LONGEST_VALUES:
+            written.write(piece)
+            if written.tell() > _LONGEST_VALUES:
                 return ""
     except (ValueError, RecursionError):
         return ""
-    return "".join(text)
+    return written.getvalue()
 
 
 NOTHING: Mapping[str, Any] = {}

@@ -15,8 +15,8 @@ from typing import Any
 
 from task.errors import Malformed
 from task.image import live_image, split_registry
-from task.model import Entry, Flaw, HelmRelease, Image, Keys, Policy, Source, Subscribed, Subscription
-from task.plain_data import mapping
+from task.model import Entry, Flaw, Image, Keys, Policy, Source, Subscribed, Subscription, Tracker
+from task.plain_data import mapping, text, value_at
 from task.policy.tag_filter import allow_pattern, check_length, compiled
 from task.policy.version_range import parse_range
 
@@ -27,11 +27,7 @@ FILTER = "filter.fluxcd.io/"
 
 def is_helm_release(item: object) -> bool:
     """Tell whether a manifest is a HelmRelease of Flux v1. Those of Flux v2 have the group `helm.toolkit.fluxcd.io`."""
-    return (
-        isinstance(item, Mapping)
-        and item.get("kind") == "HelmRelease"
-        and str(item.get("apiVersion", "")).startswith(GROUPS)
-    )
+    return text(item, "kind") == "HelmRelease" and text(item, "apiVersion").startswith(GROUPS)
 
 
 def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, branch: str, path: str) -> Subscribed:
@@ -41,17 +37,18 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     image gets a `source` flaw. A release that is not `automated`, or that Flux has to `ignore`, has no Subscriptions.
     Those of a `locked` release are `suspended`.
     """
-    metadata = mapping(item.get("metadata"))
+    metadata = mapping(item, "metadata")
     annotations = {
         str(key): str(value).lower() if isinstance(value, bool) else value.strip()  # an unquoted `true` counts as text
-        for key, value in mapping(metadata.get("annotations")).items()
+        for key, value in mapping(metadata, "annotations").items()
         if isinstance(value, (str, bool))
     }
-    release = HelmRelease(
+    source = Source(repo, posixpath.dirname(path), branch, kind="Helm")
+    release = Tracker(
         namespace=str(metadata.get("namespace") or "") or "default",
         name=str(metadata.get("name") or ""),
-        sources=(source := Source(repo, posixpath.dirname(path), branch, kind="Helm"),),
-        labels={k: v for k, v in mapping(metadata.get("labels")).items() if isinstance(v, str)},
+        sources=(source,),
+        labels={k: v for k, v in mapping(metadata, "labels").items() if isinstance(v, str)},
         origin=origin,
     )
     flaws = []
@@ -61,10 +58,17 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
             flaws.append(_warned(key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'))
     if _policy(annotations, "automated")[1] != "true" or _policy(annotations, "ignore")[1] == "true":
         return Subscribed(release, (), tuple(flaws))
-    values = mapping(mapping(item.get("spec")).get("values"))
-    images = containers(values, annotations)
+    values = mapping(item, "spec", "values")
+    mapped = {
+        key.removeprefix(MAPPED[0]): _mapped(key.removeprefix(MAPPED[0]), values, annotations)
+        for key in annotations
+        if key.startswith(MAPPED[0])
+    }
+    images = containers(values, mapped)
     flaws += _unknown_containers(annotations, images)
-    flaws += [_warned(*words) for words in unmapped(values, annotations)]
+    for name in (name for name, container in mapped.items() if container is None):
+        key, hint = f"{MAPPED[0]}{name}", "name a key path below spec.values"
+        flaws.append(_warned(key, annotations[key], "spec.values has no image there", hint))
     release = replace(release, live=tuple(container.image.reference for container in images))
     held = ""
     key, value = _policy(annotations, "locked")
@@ -73,7 +77,8 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         held = f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
     subscriptions = []
     for container in images:
-        entry = Entry(container.name, container.bare, "", f"{container.name}={container.image.name}")
+        image = replace(container.image, tag="", digest="")
+        entry = Entry(container.name, image, "", f"{container.name}={image.name}")
         key, value = _policy(annotations, f"tag.{container.name}")
         try:
             policy: Policy | None = filter_policy(value if key else "glob:*")
@@ -172,32 +177,15 @@ class Container:
     image: Image
     path: str  # below `spec.values`; "chart-image" is the top level; "" if the editor cannot write it
 
-    @property
-    def bare(self) -> Image:
-        """The image without tag and digest."""
-        return replace(self.image, tag="", digest="")
 
-
-def containers(values: Mapping[str, Any], annotations: Mapping[str, str]) -> tuple[Container, ...]:
+def containers(values: Mapping[str, Any], mapped: Mapping[str, Container | None]) -> tuple[Container, ...]:
     """Return the images by name, each once.
 
-    An image in annotations wins over one of that name in the usual place.
+    An image in annotations (`mapped`) wins over one of that name in the usual place.
     """
-    usual = {TOP: _container(TOP, values, "")}
-    usual |= {
-        str(key): _container(str(key), mapping(value), str(key).replace(".", "\\.")) for key, value in values.items()
-    }
-    mapped = {name: _mapped(name, values, annotations) for name, _, _ in _mappings(annotations)}
-    by_name = {name: container for name, container in usual.items() if container}
-    by_name |= {name: container for name, container in mapped.items() if container}
-    return tuple(by_name.values())
-
-
-def unmapped(values: Mapping[str, Any], annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (key, value, message, hint) of each annotation whose image is not in the values."""
-    for name, key, where in _mappings(annotations):
-        if _mapped(name, values, annotations) is None:
-            yield key, where, "spec.values has no image there", "name a key path below spec.values"
+    named = ((str(key), mapping(value)) for key, value in values.items())
+    usual = (_container(TOP, values, ""), *(_container(key, value, key.replace(".", "\\.")) for key, value in named))
+    return tuple({one.name: one for one in (*usual, *mapped.values()) if one}.values())
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
@@ -228,13 +216,6 @@ def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
     return replace(image, tag=tag) if image and isinstance(tag, str) and tag else image
 
 
-def _mappings(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (container, key, key path of its repository) of each annotation about an image's place."""
-    for key, where in annotations.items():
-        if key.startswith(MAPPED[0]):
-            yield key.removeprefix(MAPPED[0]), key, where
-
-
 def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]) -> Container | None:
     """Return the image at the keys in `repository.fluxcd.io/<name>: path`, `tag…` and `registry…`, or None."""
     where, tag, registry = (annotations.get(prefix + name, "") for prefix in MAPPED)
@@ -255,14 +236,11 @@ def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
     (folder, _, name_key), (tag_folder, _, tag_key) = repository.rpartition("."), tag.rpartition(".")
     if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
         return ""
-    holder = mapping(_at(values, folder)) if folder else values
+    holder = mapping(values, *folder.split(".")) if folder else values
     # If there is also an `image`, the editor would take that for the mapping's image.
     return "" if name_key == "repository" and "image" in holder else folder or TOP
 
 
 def _at(values: Mapping[str, Any], path: str) -> object:
     """Return the value at a dotted path, or None if there is none."""
-    place: object = values
-    for step in path.split("."):
-        place = mapping(place).get(step)
-    return place
+    return value_at(values, *path.split("."))

@@ -75,11 +75,8 @@ References = dict[tuple[str, str], list[Reference]]
 
 def is_image_updater(item: object) -> bool:
     """Tell whether a manifest is an `ImageUpdater` of Argo CD Image Updater."""
-    return (
-        isinstance(item, Mapping)
-        and item.get("kind") == "ImageUpdater"
-        and str(item.get("apiVersion", "")).startswith("argocd-image-updater.argoproj.io/")
-    )
+    version = plain_data.text(item, "apiVersion")
+    return plain_data.text(item, "kind") == "ImageUpdater" and version.startswith("argocd-image-updater.argoproj.io/")
 
 
 def configure(
