@@ -18,8 +18,20 @@ Through = Literal["git", "github"]  # what makes a commit: git and a push, or Gi
 Grouping = Literal["repository", "project", "application", "image"]
 
 
+class Versioned:
+    """What has a tag and a digest. Each is "" if there is none."""
+
+    tag: str
+    digest: str
+
+    @property
+    def version(self) -> str:
+        """Return `tag`, `tag@digest` or the digest alone."""
+        return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
+
+
 @dataclass(frozen=True)
-class Image:
+class Image(Versioned):
     """One image reference: `name` as written, `registry` and `repository` in normal form."""
 
     name: str  # as written, without tag and digest: "nginx", "localhost:5000/acme/api"
@@ -32,11 +44,6 @@ class Image:
     def identity(self) -> str:
         """The repository in normal form. It is the same for the spellings `nginx` and `docker.io/library/nginx`."""
         return f"{self.registry}/{self.repository}"
-
-    @property
-    def version(self) -> str:
-        """The part after the name: `tag`, `tag@digest`, or the digest if there is no tag."""
-        return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
 
     @property
     def reference(self) -> str:
@@ -246,7 +253,7 @@ class Head(Snapshot):
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Versioned):
     """The image that is in a target now; everything is "" if the target does not have it."""
 
     name: str = ""
@@ -429,7 +436,7 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Written:
+class Written(Versioned):
     """One build of an image, as it is in the state file."""
 
     tag: str = ""
@@ -449,7 +456,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Meant:
+class Meant(Versioned):
     """The last rollback: what it asked for, the version that this was at that time, and the one that was left."""
 
     to: str  # "previous", "3-back"; "" for a tag

@@ -21,7 +21,6 @@ from task.output.markdown import summary
 from task.output.report_json import as_json
 from task.pipeline.match import Matched
 from task.pipeline.run import Delivered, Ended, deliver_all
-from task.policy.builds import version_of
 from task.templates.commit_message import REFERENCE
 from task.text import one_line, shortened, without_logins
 from task.timestamps import epoch_seconds, of_unix
@@ -102,7 +101,7 @@ def _never(one: Decision) -> str:
         return "it was not written to Git (write-back-method argocd): use argocd app rollback"
     if one.head != one.branch and not sub.pull_request:
         return f"it is on the branch {one.head}, and {one.branch} never had it"
-    if not version_of(before):
+    if not before.version:
         return "there was no version before it"
     was = live_image(before.name) if before.name else None
     if was and was.identity != sub.entry.image.identity:

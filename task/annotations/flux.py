@@ -70,12 +70,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         key, hint = f"{MAPPED[0]}{name}", "name a key path below spec.values"
         flaws.append(_warned(key, annotations[key], "spec.values has no image there", hint))
     release = replace(release, live=tuple(container.image.reference for container in images))
-    held = ""
-    key, value = _policy(annotations, "locked")
-    if value == "true":  # a locked release does not change, although it is automated
-        words = [_policy(annotations, name)[1] for name in ("locked_msg", "locked_user")]
-        held = f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
-    subscriptions = []
+    held, subscriptions = _held(annotations), []
     for container in images:
         image = replace(container.image, tag="", digest="")
         entry = Entry(container.name, image, "", f"{container.name}={image.name}")
@@ -89,7 +84,7 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
         if not repo:
             message = f"{path or 'the manifest'} is not in a Git work tree with an origin and a commit"
             hint = "clone the repository with git, or give --applications REPO//PATH"
-            flaws.append(Flaw(entry.text, entry, "", "", message, hint, rule="source"))
+            flaws.append(Flaw(entry.text, entry, "", "", message, hint, "source"))
         elif not container.path:
             key = f"repository.fluxcd.io/{entry.alias}"
             message = f"{key}: repository and tag are not next to each other, or are next to another image"
@@ -119,6 +114,15 @@ def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
     keys = [prefix + name for prefix in PREFIXES]
     keys += [FILTER + name.removeprefix("tag.")] if name.startswith("tag.") else []
     return next(((key, annotations[key]) for key in keys if key in annotations), ("", ""))
+
+
+def _held(annotations: Mapping[str, str]) -> str:
+    """Return why a locked release does not change, although it is automated, or "" if it is not locked."""
+    key, value = _policy(annotations, "locked")
+    if value != "true":
+        return ""
+    words = [_policy(annotations, name)[1] for name in ("locked_msg", "locked_user")]
+    return f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
 
 
 def _unknown_containers(annotations: Mapping[str, str], containers: tuple[Container, ...]) -> Iterator[Flaw]:

@@ -25,7 +25,7 @@ from task.landing.head_branches import request_head
 from task.landing.ports import World
 from task.model import Application, File, Files, Place, Snapshot, Subscription
 from task.pipeline.discover import Locate
-from task.policy.builds import active, hold_text, version_of
+from task.policy.builds import active, hold_text
 from task.registry.signature import public_keys
 from task.repository_config.config import MISTAKEN, PATH, RepositoryConfig, also_limited, governed, unmatched
 from task.repository_config.reading import LARGEST, NOT_READ, check_config, config_in, template_in, with_keys
@@ -210,7 +210,7 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
         if hold := active(state.hold, now):
             yield Finding(key, "", "", "info", f"all images{within} are {hold_text(hold)}", hint, origin)
         for name, memory in state.images.items():
-            waits = f"{version_of(memory.deferred)} waits" if memory.deferred else ""
+            waits = f"{memory.deferred.version} waits" if memory.deferred else ""
             if hold := active(memory.hold, now):
                 told = f"{name}{within} is {hold_text(hold)}{f'; {waits}' if waits else ''}"
                 yield Finding(key, "", "", "info", told, hint, origin)

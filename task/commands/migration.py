@@ -23,7 +23,6 @@ from task.landing.ports import World
 from task.model import Application, Entry, ImageStatus, Problem, Subscribed, Subscription
 from task.pipeline.discover import Discovered
 from task.pipeline.match import asks_for_all
-from task.policy.builds import version_of
 from task.policy.strategies import STRATEGIES
 from task.text import counted, without_logins
 from task.urls import without_login
@@ -157,11 +156,11 @@ def _commits(subs: Sequence[Subscription], head: str) -> Side:
 def _image(app: Application, entry: Entry, subs: Sequence[Subscription], row: ImageStatus | None) -> TrackedImage:
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = "", ""
-    if row and version_of(row.in_git):
-        version, source = version_of(row.in_git), row.in_git.file or "the live Application"
+    if row and row.in_git.version:
+        version, source = row.in_git.version, row.in_git.file or "the live Application"
     elif row and row.live:
         version, source = row.live[0].version, "status"
-    elif row and row.kind and (version := version_of(own_reading({}, row.subscription, row.kind))):
+    elif row and row.kind and (version := own_reading({}, row.subscription, row.kind).version):
         source = "spec"
     now = _strategy_of_aiu(app.annotations, entry)
     known = row is None or row.read

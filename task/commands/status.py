@@ -48,7 +48,7 @@ from task.pipeline.match import (
     asks_for_images,
     left_out,
 )
-from task.policy.builds import active, holding, version_of
+from task.policy.builds import active, holding
 from task.policy.strategies import needs
 from task.templates.commit_message import trailer_of
 from task.urls import without_login
@@ -136,11 +136,11 @@ def past_builds(
     for version, now in said:
         if now is None:
             continue
-        if found and version_of(now) == version_of(found[-1][0]):
+        if found and now.version == found[-1][0].version:
             found[-1] = (now, version)
         else:
             found.append((now, version))
-            if len([one for one, _ in found if version_of(one)]) > most:
+            if len([one for one, _ in found if one.version]) > most:
                 break
     else:
         if cut:  # an older version, which was not read, may have written the last value
@@ -156,7 +156,7 @@ def past_builds(
             proof=without_login(trailer_of(one.message, "Proof", image)),
         )
         for now, one in found
-        if version_of(now) and one.commit
+        if now.version and one.commit
     )[:most]
 
 
@@ -171,7 +171,7 @@ def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) ->
         except TaskError:
             continue
         memory = states.get(file_of(snapshot, sub, states), NOTHING).images.get(key_of(sub), Memory())
-        if memory.deferred is None or version_of(memory.deferred) != version_of(deferred):
+        if memory.deferred is None or memory.deferred.version != deferred.version:
             break
         since = version.at
     return since
@@ -214,7 +214,7 @@ def _with_request(one: ImageStatus, opened: Sequence[tuple[str, Proposed, Builds
     key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
     for head, found, builds in opened:
         if proposed := builds.get(key):
-            request = OpenRequest(found.url, found.number, head, proposed.tag or version_of(proposed))
+            request = OpenRequest(found.url, found.number, head, proposed.tag or proposed.version)
             return replace(one, request=request)
     return one
 

@@ -17,7 +17,7 @@ from task.deciding.weigh import Situation, deferred, question_about, weigh
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.image import split_image_list
 from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Unchecked, Verdict
-from task.policy.builds import active, hold_text, holding, released, rolled_back, version_of
+from task.policy.builds import active, hold_text, holding, released, rolled_back
 from task.policy.judge import same
 from task.text import counted
 
@@ -84,12 +84,12 @@ def _release(intent: Intent, situation: Situation) -> Move:
     lifted = intent.whole and situation.state.hold is not None
     told = f"released: it was {hold_text(was)}" if was else "released"
     if event is None or intent.discard:
-        dropped = f"; {version_of(event)} is dropped" if event else "; no build waits, so nothing is written"
+        dropped = f"; {event.version} is dropped" if event else "; no build waits, so nothing is written"
         decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
         return Move(decision, remember=Remember(free, lifted=lifted))
     now_free = replace(situation, memory=free, state=State(None, situation.state.images))
     move = weigh(now_free, deferred(situation.subscription, event))
-    because = f"{told}; {version_of(event)} waited: {move.decision.because}"
+    because = f"{told}; {event.version} waited: {move.decision.because}"
     decision = replace(move.decision, judged=replace(move.decision.judged, because=because))
     memory = move.remember.memory if move.remember and move.remember.memory is not None else free
     return replace(move, decision=decision, remember=Remember(memory, lifted=lifted))
@@ -101,11 +101,11 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     wanted = replace(sub.entry.image, tag=to.tag, digest=to.digest)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
-    there = version_of(to) == version_of(now) and now.sound
+    there = to.version == now.version and now.sound
     verdict = (
-        Verdict("unchanged", "same", f"Git already says {version_of(to)}{f', which {words} meant' if words else ''}")
+        Verdict("unchanged", "same", f"Git already says {to.version}{f', which {words} meant' if words else ''}")
         if there
-        else Verdict("update", "admitted", f"rolled back from {version_of(situation.current) or 'nothing'}")
+        else Verdict("update", "admitted", f"rolled back from {situation.current.version or 'nothing'}")
     )
     decision = replace(situation.decision(wanted, verdict), unchecked=Unchecked(unchecked, SURE) if unchecked else None)
     if intent.hold is None:
@@ -114,7 +114,7 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     if not hold.reason:  # a hold of several images has one reason
         listed = split_image_list(sub.application.annotations.get("image-list", ""))
         several = intent.whole and len(listed) > 1
-        hold = replace(hold, reason=f"rolled back to {intent.to if several else version_of(to)}")
+        hold = replace(hold, reason=f"rolled back to {intent.to if several else to.version}")
     known = situation.state.hold if intent.whole else memory.hold
     because = f"{verdict.because}; {_held_until_released(hold, situation)}"
     decision = replace(decision, judged=replace(verdict, because=because))
@@ -128,7 +128,7 @@ def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
     """Go back to the value before an update, unless Git says something else by now or a hold exists."""
     image, before = undone.candidate, undone.current
     if not same(image, situation.current):
-        because = f"{image.version} is not what Git says now: {version_of(situation.current) or 'nothing'}"
+        because = f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
         return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
     if hold := holding(situation.state, situation.memory, situation.terms.now):  # a freeze stops no rollback
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
@@ -152,14 +152,14 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
     to, name, back = intent.to, situation.subscription.entry.image.name, _steps(intent.to)
     meant = situation.memory.rollback
     # A job that runs a second time must not go back once more: its value is the one that Git has now.
-    again = meant and meant.to == to and version_of(meant) == version_of(situation.in_git)
-    if again or (not back and to in (version_of(situation.in_git), situation.in_git.tag)):
+    again = meant and meant.to == to and meant.version == situation.in_git.version
+    if again or (not back and to in (situation.in_git.version, situation.in_git.tag)):
         return situation.in_git, (), ""
     passed: list[str] = []
     for earlier in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
-        if len(passed) == back - 1 if back else to in (version_of(earlier), earlier.tag):
+        if len(passed) == back - 1 if back else to in (earlier.version, earlier.tag):
             return earlier, tuple(passed), ""
-        passed.append(version_of(earlier))
+        passed.append(earlier.version)
     if back:
         known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
         raise TargetError(
@@ -195,10 +195,10 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
 def _values(situation: Situation, snapshot: Snapshot, most: int) -> Iterator[Reading]:
     """Yield the values that the target had before, newest first, without repetitions."""
     sub, path = situation.subscription, situation.in_git.file
-    last = version_of(situation.in_git)
+    last = situation.in_git.version
     target = target_of(sub, situation.kind, carry=situation.terms.carry)
     for text in situation.facts.earlier(path, most):
         found = earlier_reading(snapshot.files, target, path, text)
-        if found and version_of(found) and version_of(found) != last:
-            last = version_of(found)
+        if found and found.version and found.version != last:
+            last = found.version
             yield found

@@ -13,7 +13,6 @@ from task.editors.argocd_source import Stray
 from task.editors.file_text import chosen
 from task.errors import TaskError
 from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
-from task.policy.builds import version_of
 from task.text import FEW, and_more
 
 
@@ -30,7 +29,7 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
             severity="warning",
         )
         for one in decisions
-        if one.verdict == "update" and one.kind and not version_of(one.current)
+        if one.verdict == "update" and one.kind and not one.current.version
     )
 
 

@@ -45,7 +45,7 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.policy.builds import commits, holding, merged, stricter, version_of, why_older
+from task.policy.builds import commits, holding, merged, stricter, why_older
 from task.policy.judge import objection
 from task.policy.strategies import rules_of
 
@@ -233,7 +233,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     if ask.intent:
         return fulfil(ask.intent, situation, snapshot)
     move = choose(situation, ask.candidates)
-    if version_of(situation.in_git) or move.decision.verdict != "unchanged":
+    if situation.in_git.version or move.decision.verdict != "unchanged":
         return move
     # the rules compared with what runs, or with the Application's own sources
     what = "live image is" if sub.application.live else "Application's own sources say"
@@ -255,10 +255,10 @@ def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
 
 def current_reading(snapshot: Snapshot, sub: Subscription, kind: TargetKind, in_git: Reading) -> Reading:
     """Return what the target says, else what runs, else what the Application's own sources say."""
-    if version_of(in_git):
+    if in_git.version:
         return in_git
     live = live_reading(sub)
-    return replace(live if version_of(live) else own_reading(snapshot.files, sub, kind), file=in_git.file)
+    return replace(live if live.version else own_reading(snapshot.files, sub, kind), file=in_git.file)
 
 
 def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Place, ...]:
@@ -266,7 +266,7 @@ def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple
     try:
         known = target_places(sub)
         needed = tuple(place for place in own_places(sub, resolve(sub, snapshot)) if place not in known)
-        return () if not needed or version_of(reading(snapshot, sub, terms)) else needed
+        return () if not needed or reading(snapshot, sub, terms).version else needed
     except TaskError:  # it is told when the decision is made
         return ()
 

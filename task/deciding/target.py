@@ -16,7 +16,6 @@ from task.editors import EDITORS, helm_values, kustomization, override_kustomize
 from task.errors import SourceError, TaskError
 from task.image import live_image
 from task.model import File, Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
-from task.policy.builds import version_of
 from task.urls import normal_url
 
 OVERRIDES: Mapping[Kind, TargetKind] = {
@@ -208,7 +207,7 @@ def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
     # Charts may have the registry in a value of its own.
     if image and image.repository != sub.entry.image.repository:
         return Reading()
-    now = next((one for one in layers if version_of(one)), Reading())
+    now = next((one for one in layers if one.version), Reading())
     return Reading(tag=now.tag, digest=now.digest)
 
 

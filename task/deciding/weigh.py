@@ -34,7 +34,6 @@ from task.policy.builds import (
     hold_text,
     holding,
     superseded,
-    version_of,
     why_older,
     written,
 )
@@ -89,7 +88,7 @@ def facts_of(
     if not needs(policy, "created") or not _counts(image, current, policy):
         return tuple(found)
     known = memory.written
-    old = known.build if known and version_of(known) == version_of(current) else Build()
+    old = known.build if known and known.version == current.version else Build()
     if check != "always" and old == Build() and (build.sequence is not None or build.commit):
         return tuple(found)  # the first build with an identity; it distinguishes the next one
     if not build.created and not _told_apart(build, old):
@@ -102,7 +101,7 @@ def facts_of(
 
 def _counts(image: Image, current: Reading, policy: Policy) -> bool:
     """Tell whether the tag in Git may be the newer one. It is not if the rules no longer admit it."""
-    if not version_of(current) or (image.tag == current.tag and image.digest in ("", current.digest)):
+    if not current.version or (image.tag == current.tag and image.digest in ("", current.digest)):
         return False
     return not current.tag or objection(current.tag, policy) is None
 
@@ -156,7 +155,7 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     if answer is None or not answer.created:
         return memory
     known = memory.written
-    if known is not None and version_of(known) != version_of(current):
+    if known is not None and known.version != current.version:
         return memory
     old = known or Written(current.tag, current.digest)
     return replace(memory, written=replace(old, build=replace(old.build, created=old.build.created or answer.created)))
@@ -330,7 +329,7 @@ def _by_the_order(
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
         if not promoted:
             app = sub.application.key
-            why = f"{why}; to write it all the same: image-update rollback {app} --to {version_of(event)}"
+            why = f"{why}; to write it all the same: image-update rollback {app} --to {event.version}"
         return replace(decision, judged=Verdict("refuse", "superseded", why))
     if promoted and (why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)):
         return replace(decision, judged=Verdict("refuse", "not-newer", why))
@@ -340,15 +339,15 @@ def _by_the_order(
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
     """Return a deferred move. The event is remembered if it is newer than the one remembered before."""
     known = situation.memory.deferred
-    if known and version_of(known) != version_of(event):
+    if known and known.version != event.version:
         why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
         if why:
-            because = f"{hold_text(hold)}; {version_of(known)} waits already and is newer: {why}"
+            because = f"{hold_text(hold)}; {known.version} waits already and is newer: {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
     end = f"image-update release {situation.subscription.application.key} ends the hold and writes it"
     if hold == situation.subscription.freeze:
         end = "the first run after the freeze writes it"
-    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {version_of(event)} waits: {end}")
+    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} waits: {end}")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None
     return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)

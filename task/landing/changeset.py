@@ -32,7 +32,6 @@ from task.model import (
     Verdict,
     Wishes,
 )
-from task.policy.builds import version_of
 from task.repository_config.config import RepositoryConfig, agreed, refuse_stricter
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import commit_message, hold_message, subject
@@ -165,7 +164,7 @@ def _edit(
             for edit in edits:
                 if known := writers.get((edit.path, edit.key)):
                     first, place = known
-                    if version_of(EDITORS[place.kind].read({**seen, **new}, place)) != first.candidate.version:
+                    if EDITORS[place.kind].read({**seen, **new}, place).version != first.candidate.version:
                         raise _taken(edit, first)
         except TaskError as error:
             rest.append(failed(one, error))

@@ -33,7 +33,7 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.policy.builds import alike, commits, hold_text, merged, version_of, why_older
+from task.policy.builds import alike, commits, hold_text, merged, why_older
 from task.policy.strategies import rules_of
 from task.repository_config.config import PATH, governed, keys_named
 from task.repository_config.reading import config_in, of_config
@@ -263,12 +263,12 @@ class ExistingHeads:
         if (known := refuses(found).get(key)) is None:
             return move
         event = Written(candidate.tag, candidate.digest, move.build)
-        if version_of(event) == version_of(known):
+        if event.version == known.version:
             return move.without_effect(closed_for_this(found))
         by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
         pair = commits(event.build, known.build) if by_build else None
         why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
-        because = f"{found.url}: {version_of(known)} was closed by a person: {why}"
+        because = f"{found.url}: {known.version} was closed by a person: {why}"
         return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
 
 

@@ -41,7 +41,7 @@ from task.model import (
     Waited,
     Written,
 )
-from task.policy.builds import alike, commits, hold_text, released, rolled_back, version_of, why_older
+from task.policy.builds import alike, commits, hold_text, released, rolled_back, why_older
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import MOST_LINES, Trailer
 
@@ -103,7 +103,7 @@ def waiting_on(
             was, now = (_remembered(one, sub) for one in (head.before, head))
             written = now.written if now.written != was.written else None
             old, new = reading(head.before, sub, terms), reading(head, sub, terms)
-            if not version_of(new) or (version_of(new) == version_of(old) and old.sound):
+            if not new.version or (new.version == old.version and old.sound):
                 continue
             on_head = False
             # what waits was proposed before a freeze, and was asked about at the registry then
@@ -115,11 +115,11 @@ def waiting_on(
             continue
         image = replace(sub.entry.image, tag=new.tag, digest=new.digest)
         back = now.rollback if now.rollback and alike(now.rollback, new) else None
-        back = back if back and back.was == version_of(old) else None
-        of_this = now.written and not back and version_of(now.written) == version_of(new)
+        back = back if back and back.was == old.version else None
+        of_this = now.written and not back and now.written.version == new.version
         build = now.written.build if now.written and of_this else Build()
-        then = (version_of(old), was.written, was.replaced)
-        as_then = then == (version_of(situation.in_git), own.written, own.replaced)
+        then = (old.version, was.written, was.replaced)
+        as_then = then == (situation.in_git.version, own.written, own.replaced)
         found.append(Waiting(situation, image, build, back, now.replaced, as_then))
     return found, unread
 
@@ -321,7 +321,7 @@ def decide_again(
         if lost.written and key in moves and moves[key].updates and not asks[key].intent:
             new, build = moves[key].decision.candidate, moves[key].build
             if older := why_older(Written(new.tag, new.digest, build), lost.written, policy, facts.ancestry):
-                why = f"{version_of(lost.written)} waits on the head branch already: {older}"
+                why = f"{lost.written.version} waits on the head branch already: {older}"
                 moves[key] = moves[key].without_effect(Verdict("refuse", "superseded", why))
     rewritten = any(one.updates for one in moves.values()) or any(one.outcome != "waits" for one in waited)
     problems: dict[Problem, None] = {}
@@ -422,7 +422,7 @@ def _freed(move: Move, own: Move, was: str) -> Move:
 def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it, and why."""
     situation = one.situation
-    there, hold = version_of(situation.in_git), situation.hold
+    there, hold = situation.in_git.version, situation.hold
     if there == one.image.version and situation.in_git.sound:
         return None, "merged", f"{base.branch} says {there} by now"
     if one.rollback:

@@ -20,7 +20,7 @@ from task.model import Image, ImageStatus, PastBuild, Policy, Status, Verdict
 from task.output.report_json import constraint_of, problem_as_json
 from task.output.report_page import render
 from task.output.words import NOT_READ, VERDICTS
-from task.policy.builds import hold_text, version_of
+from task.policy.builds import hold_text
 from task.policy.judge import objection
 from task.policy.strategies import rules_of
 from task.text import counted, exact_json, printable, without_logins
@@ -109,7 +109,7 @@ DIGEST = 19  # characters of a digest that distinguish it from others
 
 def state(one: ImageStatus) -> str:
     """Return the one word that says most about an image: one of `STATES`."""
-    now = version_of(one.in_git)
+    now = one.in_git.version
     if one.hold:
         return "held"
     if one.deferred:

@@ -64,20 +64,20 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
     relation, because = compare(event.build, newest.build, ancestry) if newest else ("", "")
     if relation == "newer":
         return ""
-    version = version_of(event)
+    version = event.version
     if version in memory.replaced:
         return f"{version} was written before and has been replaced since, so a repeated run does not bring it back"
     if newest is None:
         return ""
-    rolled_back = version_of(newest) != version_of(current)
+    rolled_back = newest.version != current.version
     # If the strategy orders tags, only it compares them. After a rollback, builds count as well, so that a repeated
     # event does not bring back a tag that the rollback skipped.
     ordered = rules_of(policy).ordered and event.tag != newest.tag
     if ordered and not (rolled_back and rules_of(policy).older(event.tag, newest.tag)):
         return ""
     if relation == "older":
-        return f"a newer build was written, {version_of(newest) or 'unknown'}: {because}"
-    if rolled_back and version == version_of(newest):
+        return f"a newer build was written, {newest.version or 'unknown'}: {because}"
+    if rolled_back and version == newest.version:
         return f"{version} was written before, and Git has gone back since: a repeated run does not undo that"
     return ""
 
@@ -99,13 +99,8 @@ def gone_back(event: Written, policy: Policy, newest: Written, current: Reading,
     if compare(event.build, target.build, {})[0] == "newer":
         return ""
     if alike(newest, current) or compare(newest.build, target.build, {})[0] == "older":
-        return f"{version_of(current)} is newer: the source went back from {version_of(newest)} to {version_of(event)}"
+        return f"{current.version} is newer: the source went back from {newest.version} to {event.version}"
     return ""
-
-
-def version_of(what: Written | Reading | Meant) -> str:
-    """Return `tag`, `tag@digest` or the digest alone, or "" if it has neither."""
-    return f"{what.tag}@{what.digest}" if what.tag and what.digest else what.tag or what.digest
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
@@ -135,7 +130,7 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
         newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
         kept = newest or (event if known and event.digest else None)
         return replace(memory, written=kept, replaced=fence, deferred=None, rollback=None)
-    others = tuple(version for version in memory.replaced if version != version_of(event))
+    others = tuple(version for version in memory.replaced if version != event.version)
     # What a rollback remembered without an identity tells nothing about an event that arrives later.
     identified = memory.written if memory.written and memory.written.build != Build() else None
     return replace(memory, written=event if known else identified, replaced=others, deferred=None, rollback=None)
@@ -148,10 +143,10 @@ def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str
     job that runs the same rollback again finds it done.
     """
     newest = memory.written or Written(current.tag, current.digest)
-    target = version_of(to)
-    replaced = dict.fromkeys((version_of(current), *passed, *memory.replaced))
+    target = to.version
+    replaced = dict.fromkeys((current.version, *passed, *memory.replaced))
     kept = tuple(version for version in replaced if version and version != target)
-    meant = Meant(words, to.tag, to.digest, version_of(current))
+    meant = Meant(words, to.tag, to.digest, current.version)
     return replace(memory, written=newest, replaced=kept[:MOST], rollback=meant)
 
 
