@@ -192,6 +192,7 @@ class Raced(Branch):
         return super().land(change)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(1, 6), st.booleans(), st.lists(st.integers(1, 9), max_size=2), st.booleans()),

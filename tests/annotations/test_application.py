@@ -93,6 +93,7 @@ def test_what_is_no_application_is_malformed(item: dict[str, object]) -> None:
         parse_application(item)
 
 
+@pytest.mark.slow
 def test_values_that_contain_themselves_or_are_endless_when_written_out_are_not_read() -> None:
     itself: dict[str, object] = {}
     itself["x"] = itself

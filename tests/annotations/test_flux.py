@@ -359,6 +359,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(ANYTHING, ANYTHING)
 def test_no_release_raises(values: Any, annotations: Any) -> None:
     item = release(values, {**ON, "repository.fluxcd.io/web": "image.repository"})

@@ -82,6 +82,7 @@ def test_a_patch_that_is_named_is_read(tmp_path: Path) -> None:
     assert [one for one in Manifests(str(tmp_path)).all() if one.is_application] == []
 
 
+@pytest.mark.slow
 def test_a_kustomization_that_is_a_source_of_its_own_is_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

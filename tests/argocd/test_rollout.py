@@ -383,6 +383,7 @@ STATES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(STATES)
 def test_success_is_never_anything_else(state: dict[str, Any]) -> None:
     found = look(state)

@@ -22,6 +22,7 @@ def plan(tmp_path: Path, *arguments: str) -> dict[str, object]:
     return dict(image)
 
 
+@pytest.mark.slow
 def test_an_event_comes_from_what_the_builder_wrote(tmp_path: Path) -> None:
     path = tmp_path / "metadata.json"
     path.write_text(json.dumps({"image.name": f"{runs.WEB}:1.1.0", "containerimage.digest": DIGEST}))

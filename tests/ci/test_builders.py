@@ -223,6 +223,7 @@ TREES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.text() | TREES.map(json.dumps))
 def test_whatever_it_holds_is_read_or_refused(text: str) -> None:
     try:

@@ -495,6 +495,7 @@ def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
     assert caught.value.message == message
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["newest-build", "alphabetical", "semver"]),
     st.lists(

@@ -49,6 +49,7 @@ ENTRIES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(SPECS, st.none() | ENTRIES, st.none() | ENTRIES, st.sampled_from(["1.10", "v2", f"main@{DIGEST}"]))
 def test_no_parameter_is_lost_and_none_appears_that_argo_cd_did_not_see(
     spec: list[Parameter], existing: list[Any] | None, common: list[Any] | None, version: str
@@ -71,6 +72,7 @@ def test_no_parameter_is_lost_and_none_appears_that_argo_cd_did_not_see(
     assert by_name(merged(origin, *shared, after[OVERRIDE].text)["helm"]) == seen | own
 
 
+@pytest.mark.slow
 @given(SPECS, ENTRIES, st.none() | ENTRIES)
 def test_carry_parameters_brings_in_what_a_list_lacks_and_the_opposite_nothing(
     spec: list[Parameter], existing: list[Any], common: list[Any] | None

@@ -453,5 +453,5 @@ class InGitByBuilds(InGit):
 @pytest.mark.parametrize("machine", [InGit, InGitByBuilds])
 def test_histories_in_git(machine: type[Histories]) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=12, stateful_step_count=12, derandomize=True, deadline=None)
+        machine, settings=settings(max_examples=8, stateful_step_count=12, derandomize=True, deadline=None)
     )

@@ -174,6 +174,7 @@ def test_hostile_texts_take_no_longer() -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.slow
 def test_many_changes_in_a_long_text_take_no_longer() -> None:
     """Each change is looked up among the lines that stayed, of which there may be as many."""
     before = [f"{number}: a\n" for number in range(200_000)]

@@ -256,6 +256,7 @@ FLUX: dict[str, tuple[str, str, Strategy, Callable[[random.Random], str]]] = {
 }
 
 
+@pytest.mark.slow
 def test_flux_picks_the_same_of_ten_thousand_pairs() -> None:
     chance = random.Random(33)  # noqa: S311 - no secret
     compared = 0
