@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from task.errors import Malformed, RegistryAccessError, UsageError
-from task.files import read_text
+from task.errors import Malformed, RegistryAccessError, TaskError, UsageError
+from task.files import LARGEST, read_text
 from task.secret import Secret
 from task.urls import split
 
@@ -155,13 +155,8 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
         real = os.path.realpath(path)
         # A shared home may have another user's file, which is skipped. But a file that the user named must be readable.
         if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
-            try:
-                text = read_text(path, _LARGEST)
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "it is not text"
-                raise RegistryAccessError(
-                    f"cannot read Docker's config {path!r}: {reason}", hint="make it readable, or set DOCKER_CONFIG"
-                ) from None
+            hint = "make it readable, or set DOCKER_CONFIG"
+            text = text_of(path, "cannot read Docker's config", hint, RegistryAccessError, _LARGEST)
             seen[real] = _parsed(text, path)
     return (*inline, *seen.values())
 
@@ -178,13 +173,8 @@ def password_of(username: str, password_file: str, environ: Mapping[str, str]) -
         )
     password, where = variable, "IMAGE_UPDATE_REGISTRY_PASSWORD"
     if password_file:
-        try:
-            password, where = read_text(password_file, _LARGEST).strip(), "--registry-password-file"
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise UsageError(
-                f"--registry-password-file: cannot read {password_file!r}: {reason}", hint="name a readable file"
-            ) from None
+        where = "--registry-password-file"
+        password = text_of(password_file, f"{where}: cannot read", most=_LARGEST).strip()
         if not password:
             hint = "put the password or token into it"
             raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
@@ -215,3 +205,18 @@ def _parsed(text: str, where: str) -> DockerConfig:
         return parse_docker_config(text, where)
     except Malformed as problem:
         raise RegistryAccessError(f"Docker's config ({where}) {problem.message}", hint=problem.hint) from None
+
+
+def text_of(
+    path: str,
+    what: str,
+    hint: str = "name a readable file",
+    error: type[TaskError] = UsageError,
+    most: int = LARGEST,
+) -> str:
+    """Return the text of a file, or raise the error: `what`, the path, and why it cannot be read."""
+    try:
+        return read_text(path, most)
+    except (OSError, UnicodeDecodeError) as failed:
+        reason = getattr(failed, "strerror", None) or "it is not text"
+        raise error(f"{what} {path!r}: {reason}", hint=hint) from None

@@ -6,15 +6,14 @@ The file is read as strictly as AIU does: an unknown key is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from task.annotations.keys import CredentialSource, parse_credential_source
 from task.errors import Malformed, UsageError
-from task.files import read_text
 from task.model import Image
-from task.registry.docker_config import HUB, normal
+from task.registry.docker_config import HUB, normal, text_of
 from task.urls import is_loopback, split
 from task.yaml_documents import NULL, Dialect, loaded
 
@@ -207,32 +206,23 @@ class Endpoint:
         return all(is_loopback(split(url).host) for url in self.urls)
 
 
-@dataclass(frozen=True)
-class ImageLocation:
-    """The registry and repository of one image."""
+def place_of(image: Image, entries: Sequence[RegistryConf], ca: str) -> tuple[Endpoint, str, RegistryConf | None]:
+    """Return the registry of an image, its name for the repository, and the entry of registries.conf for it.
 
-    endpoint: Endpoint
-    repository: str  # the registry's name for it
-    conf: RegistryConf | None  # the image's entry of registries.conf
-
-
-def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection[str], ca: str) -> ImageLocation:
-    """Return where to ask for an image. Raises `UsageError` for an unreadable `ca_file`."""
+    Raises `UsageError` for an unreadable `ca_file`.
+    """
     # `docker.io/nginx` names its registry, but `nginx` does not. An entry with `default: true` is for the second form.
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:
-        return ImageLocation(_inferred(image.registry, insecure, ca), image.repository, None)
+        urls: tuple[str, ...] = (_HUB_API if image.registry == HUB else f"https://{image.registry}",)
+        if is_loopback(split(f"//{image.registry}").host):  # as Docker does, on this machine only
+            urls = (f"http://{image.registry}", *urls)
+        return Endpoint(image.registry, urls, ca=ca), image.repository, None
     texts = [ca, conf.ca_data]
     if conf.ca_file:
-        try:
-            texts.append(read_text(conf.ca_file))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise UsageError(
-                f"registries.conf, {conf.name}: cannot read ca_file {conf.ca_file!r}: {reason}",
-                hint="name a readable PEM file",
-            ) from None
+        what = f"registries.conf, {conf.name}: cannot read ca_file"
+        texts.append(text_of(conf.ca_file, what, hint="name a readable PEM file"))
     name = image.registry if written else conf.prefix or HUB
     endpoint = Endpoint(name, (conf.api_url,), not conf.insecure, "\n".join(filter(None, texts)), conf.limit)
 
@@ -241,31 +231,13 @@ def place_of(image: Image, entries: Sequence[RegistryConf], insecure: Collection
     if "/" not in repository:
         hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
         repository = f"{conf.defaultns}/{repository}" if conf.defaultns else image.repository if hub else repository
-    return ImageLocation(endpoint, repository, conf)
-
-
-def _inferred(registry: str, insecure: Collection[str], ca: str) -> Endpoint:
-    """Return the endpoint of a registry without an entry, by Docker's rules.
-
-    It uses https. On this machine, and if the registry is in `insecure`, http is tried as well.
-    """
-    if registry == HUB:
-        return Endpoint(HUB, (_HUB_API,), ca=ca)
-    https, http = f"https://{registry}", f"http://{registry}"
-    if is_loopback(split(f"//{registry}").host):
-        return Endpoint(registry, (http, https), registry not in insecure, ca)
-    if registry in insecure:
-        has_port = bool(re.search(r":[0-9]+$", registry))  # a registry with its own port usually uses http
-        return Endpoint(registry, (http, https) if has_port else (https, http), verify=False)
-    return Endpoint(registry, (https,), ca=ca)
+    return endpoint, repository, conf
 
 
 def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
     """Read the file for `--registries-conf`, and return its entries. Raises `UsageError`."""
+    text = text_of(path, "--registries-conf: cannot read")
     try:
-        return parse_registries_conf(read_text(path))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise UsageError(f"--registries-conf: cannot read {path!r}: {reason}", hint="name a readable file") from None
+        return parse_registries_conf(text)
     except Malformed as problem:
         raise UsageError(f"--registries-conf: {path}: {problem.message}", hint=problem.hint) from None

@@ -90,12 +90,13 @@ class Evidence:
     """What a registry has beside one image. Each manifest and each blob is read once."""
 
     def __init__(self, registry: Registry, question: Question) -> None:
-        image, who = question.image, (question.secret, question.namespace)
-        self._tagged = cache(lambda ending: registry.manifest(image, signature_tag(image.digest, ending), *who))
+        digest = question.image.digest
+        repository = cache(lambda: registry.repository(question.image, question.secret, question.namespace))
+        self._tagged = cache(lambda ending: repository().manifest(signature_tag(digest, ending)))
         # No filter: the API's takes one exact type, but that of a bundle contains its version, and it may be ignored.
-        self._referrers = cache(lambda: registry.referrers(image, image.digest, "", *who))
-        self._manifest = cache(lambda digest: registry.manifest(image, digest, *who))
-        self.blob = cache(lambda digest: registry.blob(image, digest, *who))
+        self._referrers = cache(lambda: repository().referrers(digest))
+        self._manifest = cache(lambda digest: repository().manifest(digest))
+        self.blob = cache(lambda digest: repository().blob(digest))
 
     def layers(self, *, of_build: bool) -> Iterator[Layer]:
         """Yield the signatures, or also the statements about the build, first where they are likely."""

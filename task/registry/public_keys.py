@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from task.errors import Malformed, UsageError
-from task.files import read_text
+from task.registry.docker_config import text_of
 from task.registry.signature import Signed, public_keys
 
 PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
@@ -22,14 +22,12 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
 def keys_of_file(path: str) -> PublicKeys:
     """Read the keys in a file. Raises `UsageError` if it has no public keys."""
+    hint = "name a readable file; of a key elsewhere, give what `cosign public-key --key …` prints"
+    text = text_of(path, "--verify: cannot read", hint)
     try:
-        return PublicKeys(keys_in(read_text(path)), path)
+        return PublicKeys(keys_in(text), path)
     except Malformed as error:
         raise UsageError(f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub") from None
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        hint = "name a readable file; of a key elsewhere, give what `cosign public-key --key …` prints"
-        raise UsageError(f"--verify: cannot read {path!r}: {why}", hint=hint) from None
 
 
 def keys_in(text: str) -> list[PublicKey]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
+from threading import Lock
 from typing import Any
 from urllib.parse import quote, urljoin
 
@@ -15,13 +19,16 @@ from task.http import Response
 from task.plain_data import mapping, mappings
 from task.registry.api import RegistryApi
 from task.registry.docker_config import RegistryLogin
-from task.registry.manifest import ACCEPT, INDEXES, Manifest, digest_of, is_digest, signed_payload
-from task.urls import origin, path_part, split
+from task.registry.manifest import ACCEPT, INDEXES, Config, Manifest, Member, digest_of, is_digest, signed_payload
+from task.urls import origin, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
 _PAGES = (10_000, 1000)  # tags in a page: most registries allow the first number, and the others answer 400
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # a tag, according to the OCI distribution specification
 _MOST_SHOWN = 100
+_FORM = 1  # the version of the cache's files; files of another version are ignored
+# The limits for one list with all its pages. Any server may call itself a registry.
+_MOST_BYTES, _MOST_PAGES, _MOST_TAGS, _LONGEST = 64 * 1024 * 1024, 1000, 1_000_000, 300.0  # seconds
 _NO_HEAD = (405, 501)  # statuses of a server that does not know HEAD
 _NO_API = (400, 404, 405, 501)  # statuses of a registry without OCI 1.1's referrers API
 
@@ -36,23 +43,82 @@ class Referrer:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RegistryListLimits:
-    """The limits for one list with all its pages. Any server may call itself a registry."""
+class AnswerCache:
+    """What is known about one repository's images, in memory and in a folder between runs. Safe to use from threads.
 
-    size: int = 64 * 1024 * 1024  # bytes
-    pages: int = 1000
-    tags: int = 1_000_000
-    seconds: float = 300.0
+    Manifests and configs never change under their digest, so these entries stay true. Tags move: the last known digest
+    of a tag is only a hint, and one HEAD request checks whether it is still right.
+    """
+
+    def __init__(self, folder: str = "", name: str = "") -> None:
+        self.members: dict[str, tuple[Member, ...]] = {}  # by the digest of the manifest
+        self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
+        self.tags: dict[str, str] = {}  # tag → digest, when last seen
+        self._lock = Lock()
+        self._path = os.path.join(folder, f"{sha256(name.encode()).hexdigest()[:32]}.json") if folder else ""
+        self._changed = False
+        if self._path:
+            self._load()
+
+    def saw(self, tag: str, digest: str) -> None:
+        """Remember that a tag has this digest now."""
+        if tag and self.tags.get(tag) != digest:
+            self.tags[tag], self._changed = digest, True
+
+    def consists(self, digest: str, members: tuple[Member, ...]) -> None:
+        """Remember the images of a manifest."""
+        self.members[digest], self._changed = members, True
+
+    def says(self, digest: str, config: Config) -> None:
+        """Remember the config of an image."""
+        self.configs[digest], self._changed = config, True
+
+    def save(self) -> None:
+        """Write the file, in one piece. An error is ignored, because it only costs the next run some requests."""
+        if not self._path or not self._changed:
+            return
+        data = {
+            "form": _FORM,
+            "tags": dict(self.tags),
+            "members": {key: [list(member) for member in value] for key, value in dict(self.members).items()},
+            "configs": {
+                key: [config.created, config.platform, dict(config.labels)]
+                for key, config in dict(self.configs).items()
+            },
+        }
+        new = f"{self._path}.{os.getpid()}"
+        with self._lock, suppress(OSError):
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(data, file)
+            os.replace(new, self._path)
+            self._changed = False
+
+    def _load(self) -> None:
+        # A strange file is no error: other runs share the folder, and a volume may be full or shared with strangers.
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            with open(self._path, encoding="utf-8") as file:
+                data: Mapping[str, Any] = json.load(file)
+            if data["form"] == _FORM:
+                tags = {str(tag): str(digest) for tag, digest in data["tags"].items() if is_digest(str(digest))}
+                members = {
+                    key: tuple(Member(*map(str, fields)) for fields in value) for key, value in data["members"].items()
+                }
+                configs = {
+                    key: Config(str(created), str(platform), dict(labels))
+                    for key, (created, platform, labels) in data["configs"].items()
+                }
+                self.tags, self.members, self.configs = tags, members, configs
 
 
 class ImageRepository:
-    """One repository, as one login sees it."""
+    """One repository, as one login sees it, and what is known about its images."""
 
-    def __init__(
-        self, api: RegistryApi, name: str, login: RegistryLogin | None, lists: RegistryListLimits = RegistryListLimits()
-    ) -> None:
-        self.api, self.name, self.login, self._lists = api, name, login, lists
+    def __init__(self, api: RegistryApi, name: str, login: RegistryLogin | None, memory: AnswerCache) -> None:
+        self.name, self.memory = name, memory
+        self._api, self._login = api, login
+        self._listed: tuple[str, ...] | None = None
+        self._lock = Lock()
 
     def head(self, reference: str) -> str | None:
         """Return the digest of a tag or digest, with a HEAD request.
@@ -86,7 +152,7 @@ class ImageRepository:
         """Return the bytes of a blob, checked against its digest."""
         if not is_digest(digest):
             raise self._wrong(f"names a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest")
-        answer = self.api.ask("GET", self.name, f"/blobs/{digest}", self.login)
+        answer = self._api.ask("GET", self.name, f"/blobs/{digest}", self._login)
         if answer.status == 404:
             raise self._wrong(f"has no blob {digest}, which its own manifest names")
         self._checked(answer.body, digest, "")
@@ -101,26 +167,30 @@ class ImageRepository:
         return data if isinstance(data, dict) else {}
 
     def tags(self) -> tuple[str, ...]:
-        """Return all tags, each once, in the registry's order. Raises `RegistryError` for a missing repository."""
-        large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
-        tags = self._tags(self._pages(large, missing=(400,)))
-        return tuple(self._tags(self._pages(allowed)) or () if tags is None else tags)
+        """Return all tags, each once, in the registry's order. They are listed once in a run.
 
-    def referrers(self, digest: str, artifact_type: str = "") -> tuple[Referrer, ...]:
+        Raises `RegistryError` for a missing repository.
+        """
+        with self._lock:
+            if self._listed is None:
+                large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
+                tags = self._tags(self._pages(large, missing=(400,)))
+                self._listed = tuple(self._tags(self._pages(allowed)) or () if tags is None else tags)
+            return self._listed
+
+    def referrers(self, digest: str) -> tuple[Referrer, ...]:
         """Return the manifests that refer to an image's digest.
 
         They come from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
-        query = f"?artifactType={path_part(artifact_type)}" if artifact_type else ""
         paged, referrers = False, list[Referrer]()
-        for page in self._pages(f"/referrers/{digest}{query}", INDEXES[0], missing=_NO_API):
+        for page in self._pages(f"/referrers/{digest}", INDEXES[0], missing=_NO_API):
             paged = True
             referrers += _referrers(page)
         # Clients keep an index under the tag `sha256-<hex>` in registries without the API.
         if not paged and (fallback := self.manifest(digest.replace(":", "-"))):
             referrers += _referrers(fallback.data)
-        # Registries may ignore the filter.
-        return tuple(referrer for referrer in referrers if artifact_type in ("", referrer.artifact_type))
+        return tuple(referrers)
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
         """Return the tags of all pages, each once, or None if there is no page."""
@@ -131,15 +201,15 @@ class ImageRepository:
                 raise self._wrong("answers with an invalid list of tags")
             tags = {} if tags is None else tags
             tags.update(dict.fromkeys(names))
-            if len(tags) > self._lists.tags:
-                raise self._wrong(f"lists more than {self._lists.tags:,} tags")
+            if len(tags) > _MOST_TAGS:
+                raise self._wrong(f"lists more than {_MOST_TAGS:,} tags")
         return tags
 
     def _manifest(self, method: str, reference: str) -> Response:
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest", hint="write name:tag")
         also = _NO_HEAD if method == "HEAD" else ()
-        return self.api.ask(method, self.name, f"/manifests/{reference}", self.login, ACCEPT, also)
+        return self._api.ask(method, self.name, f"/manifests/{reference}", self._login, ACCEPT, also)
 
     def _pages(self, path: str, accept: str = "", missing: tuple[int, ...] = ()) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list, following the header `Link`.
@@ -148,29 +218,29 @@ class ImageRepository:
         end. Docker's registry 2.8 ignores `n`, and sends all tags in one page.
         """
         seen: set[str] = set()
-        size, end = 0, time.monotonic() + self._lists.seconds
+        size, end = 0, time.monotonic() + _LONGEST
         while path:
-            if path in seen or len(seen) >= self._lists.pages:
+            if path in seen or len(seen) >= _MOST_PAGES:
                 raise self._wrong("answers with pages that never end")
             if time.monotonic() > end:
                 raise RegistryDownError(
-                    f"registry {self.api.endpoint.name} takes more than {self._lists.seconds:g} seconds for one list "
+                    f"registry {self._api.endpoint.name} takes more than {_LONGEST:g} seconds for one list "
                     f"({self.name})",
                     hint="run it again",
                 )
             seen.add(path)
             first = len(seen) == 1
-            answer = self.api.ask("GET", self.name, path, self.login, accept, missing if first else ())
+            answer = self._api.ask("GET", self.name, path, self._login, accept, missing if first else ())
             if first and answer.status in missing:
                 return
             if answer.status == 404:
                 raise RegistryError(
-                    f"registry {self.api.endpoint.name} has no repository {self.name}",
+                    f"registry {self._api.endpoint.name} has no repository {self.name}",
                     hint="check the image's name; without a login, some registries say so of private ones",
                 )
             size += len(answer.body)
-            if size > self._lists.size:
-                raise self._wrong(f"answers with a list of more than {self._lists.size:,} bytes")
+            if size > _MOST_BYTES:
+                raise self._wrong(f"answers with a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
             path = self._next(answer)
 
@@ -193,7 +263,7 @@ class ImageRepository:
         except (ValueError, RecursionError):
             if answer.body.lstrip()[:1] == b"{":
                 raise RegistryDownError(
-                    f"registry {self.api.endpoint.name}: the {what} of {self.name} breaks off", hint="run it again"
+                    f"registry {self._api.endpoint.name}: the {what} of {self.name} breaks off", hint="run it again"
                 ) from None
             data = None
         if not isinstance(data, dict):
@@ -212,7 +282,7 @@ class ImageRepository:
         return known[0] if known else digest_of(body)
 
     def _wrong(self, what: str) -> RegistryError:
-        return RegistryError(f"registry {self.api.endpoint.name} {what} ({self.name})", hint="check the registry")
+        return RegistryError(f"registry {self._api.endpoint.name} {what} ({self.name})", hint="check the registry")
 
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:

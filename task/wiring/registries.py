@@ -14,7 +14,7 @@ from task.git.credentials import certificates
 from task.model import Demand, Identity, KeySecret, Question
 from task.output.log import Log
 from task.registry.api import LIMITS
-from task.registry.client import Registry, Ways
+from task.registry.client import Registry
 from task.registry.docker_config import hosts_of, password_of
 from task.registry.endpoint import read_registries_conf
 from task.registry.logins import Allowed, Logins, RegistryLoginOptions
@@ -54,8 +54,11 @@ def registry_of(
     limits = hurried if settings.registry_check == "auto" and settings.command != "scan" else replace(hurried, tries=3)
     found = Registry(
         logins,
-        Ways(entries=conf, ca=authorities, cache_dir=given.registry_cache_dir, limits=limits),
         lambda line: log("debug", line),
+        entries=conf,
+        ca=authorities,
+        cache_dir=given.registry_cache_dir,
+        limits=limits,
     )
     opened.callback(found.close)
     return found

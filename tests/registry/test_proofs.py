@@ -21,7 +21,7 @@ from task.errors import RegistryDownError, TaskError, UsageError
 from task.http import Limits
 from task.image import parse_image
 from task.model import Demand, Identity, Proof, Question, Verdict
-from task.registry.client import Registry, Ways
+from task.registry.client import Registry
 from task.registry.logins import Logins
 from task.registry.proofs import Prover
 from task.registry.signature import LARGEST, objection, of_certificate, origin_of
@@ -179,7 +179,7 @@ class Asking:
 
     def __call__(self, *demands: Demand) -> Proof | str | TaskError:
         image = replace(parse_image(f"{self.server.name}/acme/api:1.0"), digest=IMAGE.digest)
-        registry = Registry(Logins({}), Ways(limits=Limits(silence=2.0, tries=1)))
+        registry = Registry(Logins({}), limits=Limits(silence=2.0, tries=1))
         about = Question(image, (), demands=demands)
         answer = Prover(lambda: registry, self.wanted, self.timeout)([about])[about]
         return f"{answer.rule}: {answer.because}" if isinstance(answer, Verdict) else answer

@@ -13,7 +13,7 @@ from task.errors import RegistryAccessError, RegistryError
 from task.http import Limits
 from task.image import parse_image
 from task.model import Answer, Fact, Question
-from task.registry.client import Registry, Ways
+from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin
 from task.registry.logins import Logins, RegistryLoginOptions
 from task.secret import Secret
@@ -43,7 +43,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
 
 def registry(login: tuple[str, str] | None = None, name: str = "", ca: str = "") -> Registry:
     given = RegistryLoginOptions(RegistryLogin(login[0], Secret(login[1])), (name,)) if login else None
-    return Registry(Logins({}, given), Ways(ca=ca, limits=Limits(tries=1)))
+    return Registry(Logins({}, given), ca=ca, limits=Limits(tries=1))
 
 
 def answer(asking: Registry, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()) -> Answer:
@@ -87,14 +87,14 @@ def test_no_date_and_no_image(real: Real) -> None:
 
 
 def test_tags(real: Real) -> None:
-    found = registry().tags(parse_image(f"{real.name}/acme/api"))
+    found = registry().repository(parse_image(f"{real.name}/acme/api")).tags()
     assert sorted(found) == ["multi-docker", "multi-oci", "single-docker", "single-oci", "undated"]
     with pytest.raises(RegistryError, match="no repository"):
-        registry().tags(parse_image(f"{real.name}/acme/none"))
+        registry().repository(parse_image(f"{real.name}/acme/none")).tags()
 
 
 def test_referrers_are_none_without_the_api_and_the_tag(real: Real) -> None:
-    assert registry().referrers(parse_image(f"{real.name}/acme/api"), UNDATED.digest) == ()
+    assert registry().repository(parse_image(f"{real.name}/acme/api")).referrers(UNDATED.digest) == ()
 
 
 def test_what_skopeo_copies(real: Real, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_tokens(tmp_path: Path) -> None:
         asking, anyone = registry((USER, PASSWORD), running.name), registry()
         assert answer(asking, f"{running.name}/acme/api:1", "digest", "created").digest == UNDATED.digest
         assert asking.requests == 4  # refused, token, manifest, config
-        assert asking.tags(parse_image(f"{running.name}/acme/api")) == ("1",)
+        assert asking.repository(parse_image(f"{running.name}/acme/api")).tags() == ("1",)
         assert answer(asking, f"{running.name}/acme/api:2", "exists") == Answer(exists=False)
         assert answer(anyone, f"{running.name}/public/web:1", "digest").digest == UNDATED.digest
         assert isinstance(answer(anyone, f"{running.name}/acme/api:1", "digest").error, RegistryAccessError)

@@ -25,7 +25,7 @@ from task.image import parse_image
 from task.model import Answer, Question
 from task.registry.api import refused
 from task.registry.bearer_tokens import challenges, may_be_asked, may_get_login
-from task.registry.client import Registry, Ways
+from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin, parse_docker_config
 from task.registry.endpoint import RegistryConf, place_of
 from task.registry.logins import Logins, RegistryLoginOptions
@@ -58,7 +58,7 @@ def server(servers: Callable[..., RegistryApi]) -> RegistryApi:
 
 def registry(login: RegistryLogin | None = LOGIN, lines: list[str] | None = None, **ways: object) -> Registry:
     given = RegistryLoginOptions(login, _Everywhere()) if login else None
-    return Registry(Logins({}, given), Ways(**{"limits": QUICK, **ways}), (lines if lines is not None else []).append)  # type: ignore[arg-type]
+    return Registry(Logins({}, given), (lines if lines is not None else []).append, **{"limits": QUICK, **ways})  # type: ignore[arg-type]
 
 
 class _Everywhere(tuple[str, ...]):
@@ -368,7 +368,6 @@ def test_a_registry_over_https_only(
     server.socket = context.wrap_socket(server.socket, server_side=True)
     assert isinstance(ask(server, registry(None)).error, RegistryAccessError)
     assert ask(server, registry(None, ca=certificate.read_text())).digest == API.digest
-    assert ask(server, registry(None, insecure=(server.name,))).digest == API.digest
     bad = ask(server, registry(None, ca="-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----")).error
     assert isinstance(bad, RegistryAccessError)
     entry = RegistryConf("x", f"https://{server.name}", server.name, ca_data=certificate.read_text())
@@ -392,9 +391,8 @@ def _certificate(folder: Path) -> Path:
 
 
 def test_http_is_for_this_machine_only_unless_it_is_configured(server: RegistryApi) -> None:
-    def urls(reference: str, **given: object) -> tuple[str, ...]:
-        entries, insecure = given.get("entries", ()), given.get("insecure", ())
-        return place_of(parse_image(reference), entries, insecure, "").endpoint.urls  # type: ignore[arg-type]
+    def urls(reference: str, *entries: RegistryConf) -> tuple[str, ...]:
+        return place_of(parse_image(reference), entries, "")[0].urls
 
     assert urls("localhost:5000/a/b:1")[0] == "http://localhost:5000"
     assert urls("[::1]:5000/a/b:1")[0] == "http://[::1]:5000"
@@ -402,10 +400,9 @@ def test_http_is_for_this_machine_only_unless_it_is_configured(server: RegistryA
     assert urls("127.evil.example:5000/a/b:1") == ("https://127.evil.example:5000",)
     assert urls("localhost.evil.example/a/b:1") == ("https://localhost.evil.example",)
     assert urls("10.0.0.1:5000/a/b:1") == ("https://10.0.0.1:5000",)
-    assert urls("10.0.0.1:5000/a/b:1", insecure=("10.0.0.1:5000",)) == ("http://10.0.0.1:5000", "https://10.0.0.1:5000")
     assert urls("nginx:1") == ("https://registry-1.docker.io",)
     entry = RegistryConf("x", server.url, "reg.example")
-    assert urls("reg.example/a/b:1", entries=(entry,)) == (server.url,)
+    assert urls("reg.example/a/b:1", entry) == (server.url,)
 
 
 def test_a_mirror_is_not_told_the_login_of_docker_hub(server: RegistryApi) -> None:
@@ -414,7 +411,7 @@ def test_a_mirror_is_not_told_the_login_of_docker_hub(server: RegistryApi) -> No
     files = {"DOCKER_AUTH_CONFIG": '{"auths": {"https://index.docker.io/v1/": {"username": "u", "password": "p"}}}'}
     entry = RegistryConf("mirror", server.url, "docker.io")
     question = Question(parse_image("nginx:1"), ("digest",))
-    error = Registry(Logins(files), Ways((entry,), limits=QUICK)).answer([question])[question].error
+    error = Registry(Logins(files), entries=(entry,), limits=QUICK).answer([question])[question].error
     assert isinstance(error, RegistryAccessError)
     assert not logins(server)
 
@@ -449,7 +446,7 @@ def test_a_registry_below_a_path(server: RegistryApi) -> None:
     entry = RegistryConf("jfrog", f"{server.url}/artifactory/api/docker/local", server.name)
     asking = registry(None, entries=(entry,))
     assert ask(server, asking).digest == API.digest
-    assert asking.tags(parse_image(f"{server.name}/acme/api")) == ("1.0", "2.0")
+    assert asking.repository(parse_image(f"{server.name}/acme/api")).tags() == ("1.0", "2.0")
     assert server.asked[0] == "HEAD /artifactory/api/docker/local/v2/acme/api/manifests/1.0"
     assert all(line.startswith(("GET /artifactory/", "HEAD /artifactory/")) for line in server.asked)
 
@@ -466,7 +463,7 @@ def test_credentials_of_registries_conf(server: RegistryApi) -> None:
     server.challenge, server.users = 'Basic realm="x"', {"ci": PASSWORD}
     entry = RegistryConf("x", server.url, server.name, credentials=parse_credential_source("env:REG"))
     question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("digest",))
-    asking = Registry(Logins({"REG": f"ci:{PASSWORD}"}), Ways((entry,), limits=QUICK))
+    asking = Registry(Logins({"REG": f"ci:{PASSWORD}"}), entries=(entry,), limits=QUICK)
     assert asking.answer([question])[question].digest == API.digest
 
 
@@ -477,7 +474,7 @@ def test_the_pull_secret_of_an_annotation(server: RegistryApi) -> None:
     image_ = parse_image(f"{server.name}/acme/api:1.0")
     mine = Question(image_, ("digest",), secret="pullsecret:web/regcred", namespace="web")
     theirs = Question(image_, ("digest",), secret="pullsecret:web/regcred", namespace="other")
-    asking = Registry(Logins({}, secret=lambda _namespace, _name: data), Ways(limits=QUICK))
+    asking = Registry(Logins({}, secret=lambda _namespace, _name: data), limits=QUICK)
     answers = asking.answer([mine, theirs])
     assert answers[mine].digest == API.digest
     error = answers[theirs].error

@@ -11,7 +11,7 @@ from task.errors import RegistryDownError, RegistryError, UsageError
 from task.http import Limits
 from task.image import parse_image
 from task.model import Question
-from task.registry.client import Registry, Ways
+from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin
 from task.registry.endpoint import RegistryConf, read_registries_conf
 from task.registry.logins import Logins, RegistryLoginOptions
@@ -36,7 +36,7 @@ def test_registries_conf_is_read(tmp_path: Path, server: RegistryApi) -> None:
     path.write_text(f"registries:\n- {{name: x, api_url: '{server.url}', prefix: reg.example}}\n")
     entries = read_registries_conf(str(path))
     asked = Question(parse_image("reg.example/acme/api:1.0"), ("created",))
-    assert Registry(Logins({}), Ways(entries)).answer([asked])[asked].created
+    assert Registry(Logins({}), entries=entries).answer([asked])[asked].created
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_registries_conf_that_cannot_be_read(tmp_path: Path, content: bytes | No
 def test_an_authority_of_registries_conf_that_cannot_be_read(server: RegistryApi) -> None:
     entry = RegistryConf("x", server.url, server.name, ca_file="/nonexistent/ca.pem")
     asked = question(server)
-    error = Registry(Logins({}), Ways((entry,))).answer([asked])[asked].error
+    error = Registry(Logins({}), entries=(entry,)).answer([asked])[asked].error
     assert isinstance(error, UsageError)
     assert "ca_file" in error.message
 
 
 def test_what_was_learnt_is_kept_at_the_end(server: RegistryApi, tmp_path: Path) -> None:
-    registry = Registry(Logins({}), Ways(cache_dir=str(tmp_path / "cache")))
+    registry = Registry(Logins({}), cache_dir=str(tmp_path / "cache"))
     registry.answer([question(server)])
     registry.close()
     assert len(list((tmp_path / "cache").iterdir())) == 1
@@ -75,7 +75,7 @@ def test_a_token_server_that_is_down(server: RegistryApi, status: int, kind: typ
     server.faults["/token"] = lambda _: (status or 200, {"Content-Length": "" if status else "99"}, b"{")
     login = RegistryLoginOptions(RegistryLogin("ci", Secret("p")), (server.name,))
     asked = question(server)
-    error = Registry(Logins({}, login), Ways(limits=Limits(silence=0.5, tries=1))).answer([asked])[asked].error
+    error = Registry(Logins({}, login), limits=Limits(silence=0.5, tries=1)).answer([asked])[asked].error
     assert type(error) is kind
 
 

@@ -13,7 +13,7 @@ from task.errors import RegistryDownError, RegistryError
 from task.http import Limits
 from task.image import parse_image
 from task.model import Answer, Fact, Image, Question
-from task.registry.client import Registry, Ways
+from task.registry.client import Registry
 from task.registry.logins import Logins
 
 pytestmark = pytest.mark.measured
@@ -28,7 +28,7 @@ def server() -> Iterator[RegistryApi]:
 
 
 def registry(**ways: object) -> Registry:
-    return Registry(Logins({}), Ways(**{"limits": Limits(tries=1), **ways}))  # type: ignore[arg-type]
+    return Registry(Logins({}), **{"limits": Limits(tries=1), **ways})  # type: ignore[arg-type]
 
 
 def asked(server: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()) -> Question:

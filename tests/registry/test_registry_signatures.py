@@ -14,7 +14,7 @@ from task.errors import RegistryAccessError, RegistryDownError, RegistryError, T
 from task.http import Limits
 from task.image import parse_image
 from task.model import Proof, Question
-from task.registry.client import Registry, Ways
+from task.registry.client import Registry
 from task.registry.logins import Logins
 from task.registry.proofs import Asked, Check, Prover
 from task.registry.public_keys import PublicKeys, keys_of_file
@@ -47,7 +47,7 @@ def question(server: RegistryApi, digest: str = IMAGE.digest) -> Question:
 
 def asked(server: RegistryApi, check: Check, timeout: float = 0.0) -> str | TaskError:
     about = question(server)
-    registry = Registry(Logins({}), Ways(limits=Limits(silence=2.0, tries=1)))
+    registry = Registry(Logins({}), limits=Limits(silence=2.0, tries=1))
     answer = Prover(lambda: registry, lambda _: [Asked([check])], timeout)([about])[about]
     if isinstance(answer, Proof):
         return ""
