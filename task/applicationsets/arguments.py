@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from task.errors import Malformed
-from task.templates.go_template import AnyMap, FailedTemplate, GoMap
 from task.templates.go_template.functions import named
-from task.templates.go_template.nodes import LONGEST_TEXT
 from task.templates.go_template.printing import sprint
+from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap
 
 LARGEST = sys.float_info.max
 MOST_ITEMS = 10_000  # of a list that a function makes from a number

@@ -95,9 +95,7 @@ class Filler:
             steps = min(STEPS, self.budget.steps)
             filled, spent = parsed.counted(params, steps, missing_key or self.missing_key)
         except FailedTemplate as error:
-            where = f"template: base:{error.line}: "
-            if at := error.operand:
-                where = f'template: base:{at.line}:{at.column}: executing "base" at <{at.text}>: '
+            where = f"template: base:{error.place or error.line}: "
             raise Malformed(f"failed to execute go template {template}: {where}{error.message}") from None
         self.budget.steps -= spent
         return filled

@@ -17,7 +17,7 @@ from task.applicationsets.fill import Filler, Params
 from task.applicationsets.git_paths import chosen_files, chosen_folders, folders_of, path_params
 from task.applicationsets.name_functions import normalize
 from task.errors import Malformed
-from task.templates.go_template import AnyMap, GoMap
+from task.templates.go_template.values import AnyMap, GoMap
 
 LOCAL_NAME, LOCAL_SERVER = "in-cluster", "https://kubernetes.default.svc"
 TYPE_LABEL = "argocd.argoproj.io/secret-type"

@@ -7,7 +7,7 @@ import unicodedata
 from typing import Any
 
 from task.applicationsets.arguments import boolean, number, text
-from task.templates.go_template import FailedTemplate
+from task.templates.go_template.values import FailedTemplate
 
 LONGEST = 253  # characters of a DNS subdomain
 _LONGEST_SLUG = 50

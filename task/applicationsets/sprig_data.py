@@ -22,9 +22,8 @@ from task.applicationsets.arguments import (
     text,
 )
 from task.errors import Malformed
-from task.templates.go_template import AnyMap, FailedTemplate, GoMap
 from task.templates.go_template.functions import Builtin, cut, named, truth
-from task.templates.go_template.nodes import LONGEST_TEXT
+from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap
 
 DEEPEST = 100
 

@@ -20,11 +20,9 @@ from task.applicationsets.name_functions import normalize, slugify
 from task.applicationsets.sprig_urls import url_join, url_parse
 from task.errors import Malformed
 from task.policy.version_range import parse_range, parse_version
-from task.templates.go_template import FailedTemplate, GoMap
 from task.templates.go_template.functions import Builtin, named
-from task.templates.go_template.literals import go_bytes, go_text
-from task.templates.go_template.nodes import Printable
-from task.templates.go_template.scalars import quote as go_quote
+from task.templates.go_template.printing import quote as go_quote
+from task.templates.go_template.values import FailedTemplate, GoMap, Printable, go_bytes, go_text
 
 LONGEST_PATTERN = 4096
 _MEMORY = 4 << 20  # bytes that RE2 may use for one pattern

@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from task.applicationsets.arguments import mapping, text
-from task.templates.go_template import AnyMap, FailedTemplate
 from task.templates.go_template.functions import named
-from task.templates.go_template.literals import go_bytes, go_text
+from task.templates.go_template.values import AnyMap, FailedTemplate, go_bytes, go_text
 
 # Punctuation that Go leaves as it is, besides - . _ ~
 _IN_PATH, _IN_USER, _IN_FRAGMENT, _IN_HOST = "$&+,/:;=@", "$&+,;=", "!$&()*+,/:;=?@", "!$&'()*+,;=:[]<>\""

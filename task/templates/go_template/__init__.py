@@ -16,9 +16,8 @@ from typing import Any
 from task.errors import Malformed
 from task.templates.go_template.execute import Run
 from task.templates.go_template.functions import BUILTINS, NAMES, Builtin
-from task.templates.go_template.literals import go_bytes
-from task.templates.go_template.nodes import AnyMap, FailedTemplate, GoMap, Node
-from task.templates.go_template.parse import read
+from task.templates.go_template.parse import Node, read
+from task.templates.go_template.values import AnyMap, FailedTemplate, GoMap, go_bytes
 
 __all__ = ["AnyMap", "FailedTemplate", "GoMap", "Language", "Template", "parse"]
 

@@ -6,37 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from task.errors import Malformed
-from task.templates.go_template.functions import BUILTINS, Builtin, named, truth
-from task.templates.go_template.nodes import (
-    DEEPEST,
+from task.templates.go_template.functions import Builtin, named, truth
+from task.templates.go_template.parse import (
     Action,
     Block,
     Chain,
-    FailedTemplate,
     Field,
     Function,
-    GoMap,
     Jump,
     Literal,
     Node,
     Operand,
     Pipe,
     TemplateCall,
-    Text,
-    Variable,
 )
 from task.templates.go_template.printing import Sink, printed
+from task.templates.go_template.values import DEEPEST, FailedTemplate, GoMap
 
 # Go turns a function's panic into an error. So an odd argument makes the template fail, but not the run.
 PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 CHARACTERS_PER_STEP = 40  # of a long value, because copying it takes time, too
-
-
-class Missing:
-    """Stands for a stage of a pipeline without a value. None cannot do that, because nil is a value."""
-
-
-MISSING = Missing()
+# Stands for a stage of a pipeline without a value. None cannot do that, because nil is a value.
+MISSING: Any = object()
 
 
 class Run:
@@ -46,12 +37,12 @@ class Run:
         self,
         data: Mapping[str, Any],
         steps: int,
-        functions: Mapping[str, Builtin] = BUILTINS,
-        defined: Mapping[str, Sequence[Node]] | None = None,
-        missing_key: str = "default",
+        functions: Mapping[str, Builtin],
+        defined: Mapping[str, Sequence[Node]],
+        missing_key: str,
     ) -> None:
         self.sink = Sink()
-        self.functions, self.defined, self.missing_key = functions, defined or {}, missing_key
+        self.functions, self.defined, self.missing_key = functions, defined, missing_key
         self.depth = 0  # how many templates have called one another
         self.steps = steps
         self.variables: list[tuple[str, Any]] = [("$", data)]
@@ -69,8 +60,8 @@ class Run:
         """Print the nodes. Return "break" or "continue" if one of them ends the walk, else ""."""
         for node in nodes:
             self.spend(1)
-            if isinstance(node, Text):
-                self.sink.add(node.text)
+            if isinstance(node, str):
+                self.sink.add(node)
             elif isinstance(node, Action):
                 self.line = node.line
                 value = self.pipe(node.pipe, dot)
@@ -196,12 +187,13 @@ class Run:
         """Return the value of one operand."""
         if isinstance(operand, Literal):
             return operand.value
-        if isinstance(operand, Field | Variable):
+        if isinstance(operand, Field):
             try:
-                value = dot if isinstance(operand, Field) else self.variable(operand.name)
+                value = dot if operand.variable == "." else self.variable(operand.variable)
                 return self.follow(value, operand.names)
             except FailedTemplate as error:
-                error.operand = error.operand or operand
+                place = f'{operand.line}:{operand.column}: executing "base" at <{operand.text}>'
+                error.place = error.place or place
                 raise
         if isinstance(operand, Pipe):
             return self.pipe(operand, dot)

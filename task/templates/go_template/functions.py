@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
 
-from task.templates.go_template.literals import go_bytes, go_text
-from task.templates.go_template.nodes import FailedTemplate, GoMap
 from task.templates.go_template.printing import printed, sprint, sprintf, sprintln
+from task.templates.go_template.values import FailedTemplate, GoMap, go_bytes, go_text
 
 HTML = str.maketrans({"\0": "\ufffd", '"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;"})
 SCRIPT = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"}

@@ -3,32 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from task.errors import Malformed
-from task.templates.go_template import literals
 from task.templates.go_template.functions import NAMES
-from task.templates.go_template.lexer import Token, malformed, scan
-from task.templates.go_template.nodes import (
-    DEEPEST,
-    LONGEST_TEMPLATE,
-    Action,
-    Block,
-    Chain,
-    Field,
-    Function,
-    Jump,
-    Literal,
-    Node,
-    Operand,
-    Pipe,
-    TemplateCall,
-    Text,
-    Variable,
-)
+from task.templates.go_template.lexer import Token, character, malformed, number, scan, string
+from task.templates.go_template.values import DEEPEST
 
 OPERANDS = frozenset(("string", "raw", "char", "number", "nil", "field", "dot", "word", "variable", "left"))
+LONGEST_TEMPLATE = 256 * 1024  # characters
 
+
+@dataclass(frozen=True)
+class Literal:
+    """A string, number or boolean, or nil (`None`)."""
+
+    value: str | int | float | bool | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """`.A.B` or `$x.A.B`, or `.` or `$x` itself if there are no names."""
+
+    variable: str  # with the dollar sign, or "." for the data
+    names: tuple[str, ...]
+    text: str
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)  # from 0
+
+
+DOT = Field(".", (), ".")
+
+
+@dataclass(frozen=True)
+class Function:
+    """The name of a builtin."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """`$x := a | b`: commands, each a list of operands, and the variables that get the result."""
+
+    commands: tuple[tuple[Operand, ...], ...]
+    variables: tuple[str, ...]
+    assigns: bool  # "=", not ":="
+    text: str
+
+
+@dataclass(frozen=True)
+class Chain:
+    """`(pipeline).A.B`."""
+
+    inner: Pipe | Function
+    names: tuple[str, ...]
+    text: str
+
+
+Operand = Literal | Field | Function | Pipe | Chain
+
+
+@dataclass(frozen=True)
+class Action:
+    """A pipeline whose value is printed, unless a variable gets it."""
+
+    pipe: Pipe
+    line: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """`if`, `with` or `range`."""
+
+    kind: str
+    pipe: Pipe
+    body: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Jump:
+    """`break` or `continue`."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class TemplateCall:
+    """`{{template "name" pipeline}}`."""
+
+    name: str
+    pipe: Pipe | None
+    line: int
+
+
+Node = str | Action | Block | Jump | TemplateCall  # a str is the text between actions
 
 Defined = dict[str, tuple[Node, ...]]
 
@@ -98,7 +170,7 @@ class Parser:
         while True:
             token = self.next()
             if token.kind == "text":
-                nodes.append(Text(token.text))
+                nodes.append(token.text)
                 continue
             if token.kind == "open":
                 keyword = self.skip_space()
@@ -221,7 +293,7 @@ class Parser:
         if not commands:
             raise malformed(line, f"missing value for {context}")
         for stage, command in enumerate(commands):
-            if stage and (isinstance(command[0], Literal) or (isinstance(command[0], Field) and not command[0].names)):
+            if stage and (isinstance(command[0], Literal) or command[0] == DOT):
                 raise malformed(line, f"non executable command in pipeline stage {stage + 1}")
         return Pipe(tuple(commands), tuple(names), assigns, text)
 
@@ -280,10 +352,8 @@ class Parser:
         if not names:
             return term
         text = "".join(token.text for token in self.tokens[start : self.at])
-        if isinstance(term, Variable):
-            return replace(term, names=tuple(names), text=text)
-        if isinstance(term, Field) and term.names:
-            return Field(term.names + tuple(names), text, term.line, term.column)
+        if isinstance(term, Field) and term != DOT:
+            return replace(term, names=(*term.names, *names), text=text)
         if isinstance(term, Pipe | Function):
             return Chain(term, tuple(names), text)
         raise malformed(token.line, f"unexpected . after term {token.text}")
@@ -300,9 +370,9 @@ class Parser:
         if token.kind == "variable":
             if text not in self.variables:
                 raise malformed(token.line, f'undefined variable "{text}"')
-            return Variable(text, (), text, token.line, token.column)
+            return Field(text, (), text, token.line, token.column)
         if token.kind in {"field", "dot"}:
-            return Field((text[1:],) if token.kind == "field" else (), text, token.line, token.column)
+            return Field(".", (text[1:],) if token.kind == "field" else (), text, token.line, token.column)
         if token.kind == "nil":
             return Literal(None, text)
         if token.kind == "word":
@@ -316,14 +386,14 @@ def word(token: Token, functions: Collection[str]) -> Literal | Function:
         return Literal(token.text == "true", token.text)
     if token.text not in functions:
         raise malformed(token.line, f'function "{token.text}" not defined')
-    return Function(token.text, token.text)
+    return Function(token.text)
 
 
 def literal(token: Token) -> Literal:
     """Return a string, character or number. Raises Malformed."""
-    readers: dict[str, Callable[[str], str | float]] = {"char": literals.character, "number": literals.number}
+    readers: dict[str, Callable[[str], str | float]] = {"char": character, "number": number}
     try:
-        return Literal(readers.get(token.kind, literals.string)(token.text), token.text)
+        return Literal(readers.get(token.kind, string)(token.text), token.text)
     except Malformed as error:
         raise malformed(token.line, error.message) from None
 

@@ -1,0 +1,57 @@
+"""The values of templates: Go's strings and maps, and the error and limits that make a hostile template harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from task.errors import Malformed
+
+LONGEST_TEXT = 1024 * 1024  # characters of a result, or of a value that is used for it
+DEEPEST = 100  # nested blocks and parentheses; each else-if counts
+
+
+class FailedTemplate(Malformed):
+    """A template parses, but fails while it runs.
+
+    The reason may be an unknown field, an index out of range, or too many steps.
+    """
+
+    line = 0
+    place = ""  # of the innermost operand that failed, in Go's words
+
+
+class GoMap(dict[str, Any]):
+    """A Go `map[string]string` in a template's data. A missing key prints `<no value>`, while a struct's would fail."""
+
+    zero: str | None = ""  # the result of `index` for a missing key
+
+
+class AnyMap(GoMap):
+    """A Go `map[string]interface{}`, the type of maps from JSON and YAML."""
+
+    zero = None
+
+
+class Printable(dict[str, Any]):
+    """A struct that prints as its own text: a Go `Stringer`."""
+
+    def __init__(self, text: str, fields: Mapping[str, Any]) -> None:
+        super().__init__(fields)
+        self.text = text
+
+
+def go_bytes(text: str) -> bytes:
+    """Return the bytes of a Go string.
+
+    In our strings, bytes that are not UTF-8 are lone surrogates, as in `os.fsdecode`.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate that was never a byte
+        return text.encode("utf-8", "replace")
+
+
+def go_text(raw: bytes) -> str:
+    """Return the Go string with these bytes, which need not be UTF-8."""
+    return raw.decode("utf-8", "surrogateescape")
