@@ -11,10 +11,9 @@ from task.applicationsets.sprig_text import TEXT_FUNCTIONS
 from task.errors import Malformed
 from task.templates.go_template import STEPS, FailedTemplate, Language, parse
 from task.templates.go_template.functions import BUILTINS
-from task.templates.go_template.functions import NAMES as BUILTIN_NAMES
 
 FUNCTIONS = {**BUILTINS, **TEXT_FUNCTIONS, **DATA_FUNCTIONS}
-LANGUAGE = Language(FUNCTIONS, frozenset(FUNCTIONS) | BUILTIN_NAMES)
+LANGUAGE = Language(FUNCTIONS)
 MISSING_KEYS = {"default": "default", "invalid": "default", "zero": "zero", "error": "error"}
 
 Params = dict[str, Any]

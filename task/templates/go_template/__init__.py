@@ -8,14 +8,14 @@ documentation of `text/template` and `fmt`, and the tables in the tests have Go'
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from task.errors import Malformed
 from task.templates.go_template.execute import Run
-from task.templates.go_template.functions import BUILTINS, NAMES, Builtin
+from task.templates.go_template.functions import BUILTINS, Builtin
 from task.templates.go_template.parse import Node, read
 from task.templates.go_template.values import AnyMap, FailedTemplate, GoMap, go_bytes
 
@@ -28,11 +28,10 @@ STEPS = 100_000  # for a template from an annotation, because another team wrote
 class Language:
     """The functions that templates may call."""
 
-    functions: Mapping[str, Builtin] = field(default_factory=lambda: BUILTINS)
-    names: Collection[str] = NAMES
+    functions: Mapping[str, Builtin]
 
 
-GO = Language()
+GO = Language(BUILTINS)
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ class Template:
     """A parsed template."""
 
     nodes: tuple[Node, ...]
-    defined: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
-    language: Language = GO
+    defined: Mapping[str, tuple[Node, ...]]
+    language: Language
 
     def render(self, data: Mapping[str, Any], steps: int = STEPS) -> str:
         """Return the text that the template makes of the data, in at most `steps` steps. Raises FailedTemplate."""
@@ -71,6 +70,6 @@ class Template:
 def parse(text: str, language: Language = GO) -> Template:
     """Parse a template. Raises Malformed, which names the line and the mistake."""
     try:
-        return Template(*read(text, language.names), language)
+        return Template(*read(text, language.functions), language)
     except RecursionError:
         raise Malformed("template: nested too deeply") from None

@@ -21,7 +21,7 @@ from task.templates.go_template.parse import (
     TemplateCall,
 )
 from task.templates.go_template.printing import Sink, printed
-from task.templates.go_template.values import DEEPEST, FailedTemplate, GoMap
+from task.templates.go_template.values import DEEPEST, SHORTCUTS, FailedTemplate, GoMap
 
 # Go turns a function's panic into an error. So an odd argument makes the template fail, but not the run.
 PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -228,7 +228,7 @@ class Run:
 
     def call(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
         """Return the value of a function. The value of the pipeline's previous stage is its last argument."""
-        if name in {"and", "or"}:
+        if name in SHORTCUTS:
             return self.shortcut(name, operands, dot, last)
         builtin = self.functions[name]
         given = len(operands) + (last is not MISSING)

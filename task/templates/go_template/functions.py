@@ -193,4 +193,3 @@ BUILTINS: dict[str, Builtin] = {
     "slice": Builtin(cut, 1),
     "urlquery": Builtin(query, 0),
 }
-NAMES = frozenset(BUILTINS) | {"and", "or"}

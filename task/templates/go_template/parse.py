@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from task.errors import Malformed
-from task.templates.go_template.functions import NAMES
 from task.templates.go_template.lexer import Token, character, malformed, number, scan, string
-from task.templates.go_template.values import DEEPEST
+from task.templates.go_template.values import DEEPEST, SHORTCUTS
 
 OPERANDS = frozenset(("string", "raw", "char", "number", "nil", "field", "dot", "word", "variable", "left"))
 LONGEST_TEMPLATE = 256 * 1024  # characters
@@ -105,7 +104,7 @@ Node = str | Action | Block | Jump | TemplateCall  # a str is the text between a
 Defined = dict[str, tuple[Node, ...]]
 
 
-def read(text: str, functions: Collection[str] = NAMES) -> tuple[tuple[Node, ...], Defined]:
+def read(text: str, functions: Collection[str]) -> tuple[tuple[Node, ...], Defined]:
     """Return the nodes of a template, and those of the templates that it defines.
 
     Raises Malformed, which names the line.
@@ -149,12 +148,18 @@ class Parser:
             self.at += 1
         return self.tokens[self.at]
 
-    def expect_close(self, context: str) -> None:
-        """Consume the closing delimiter. Raises Malformed if there is something else."""
-        token = self.skip_space()
-        if token.kind != "close":
-            raise unexpected(token, context)
-        self.at += 1
+    def accept(self, *kinds: str) -> Token | None:
+        """Consume the token after a space, if it is of one of these kinds, and return it."""
+        if self.skip_space().kind not in kinds:
+            return None
+        return self.next()
+
+    def expect(self, context: str, *kinds: str) -> Token:
+        """Consume the token after a space, and return it. Raises Malformed if it is of another kind."""
+        token = self.accept(*kinds)
+        if token is None:
+            raise unexpected(self.peek(), context)
+        return token
 
     def deeper(self, line: int) -> None:
         """Enter one more block or parenthesis. Raises Malformed if they are too many."""
@@ -167,39 +172,30 @@ class Parser:
     def nodes(self) -> tuple[tuple[Node, ...], Token]:
         """Consume the nodes up to `{{end}}`, `{{else` or the end of the text. Return them, and that token."""
         nodes: list[Node] = []
-        while True:
-            token = self.next()
+        while (token := self.next()).kind in {"text", "open"}:
             if token.kind == "text":
                 nodes.append(token.text)
-                continue
-            if token.kind == "open":
-                keyword = self.skip_space()
-                if keyword.kind == "define":
-                    self.at += 1
-                    self.define(keyword)
-                    continue
-                if keyword.kind not in {"end", "else"}:
-                    nodes.append(self.action(keyword))
-                    continue
-                self.at += 1
-                token = keyword
-            return tuple(nodes), token
+            elif end := self.accept("end", "else"):
+                return tuple(nodes), end
+            elif keyword := self.accept("define"):
+                self.define(keyword)
+            else:
+                nodes.append(self.action())
+        return tuple(nodes), token
 
-    def action(self, keyword: Token) -> Node:
+    def action(self) -> Node:
         """Return the node of one action. Its opening delimiter is already consumed."""
-        if keyword.kind in {"template", "block"}:
-            self.at += 1
+        if keyword := self.accept("template", "block"):
             return self.call(keyword)
-        if keyword.kind in {"if", "with", "range"}:
-            self.at += 1
+        if keyword := self.accept("if", "with", "range"):
             return self.block(keyword)
-        if keyword.kind in {"break", "continue"}:  # as of Go 1.18
-            self.at += 1
-            self.expect_close(f"{{{{{keyword.text}}}}}")
+        if keyword := self.accept("break", "continue"):  # as of Go 1.18
+            self.expect(f"{{{{{keyword.text}}}}}", "close")
             if not self.ranges:
                 raise malformed(keyword.line, f"{{{{{keyword.text}}}}} outside {{{{range}}}}")
             return Jump(keyword.kind)
-        return Action(self.pipe("command", "close"), keyword.line)
+        line = self.peek().line
+        return Action(self.pipe("command", "close"), line)
 
     def block(self, keyword: Token) -> Block:
         """Return an `if`, `with` or `range` up to its `{{end}}`. The keyword is already consumed."""
@@ -213,7 +209,7 @@ class Parser:
         if end.kind == "else":
             otherwise = self.otherwise(keyword)
         elif end.kind == "end":
-            self.expect_close("end")
+            self.expect("end", "close")
         else:
             raise malformed(keyword.line, f"unexpected end of text: {{{{{keyword.text}}}}} has no {{{{end}}}}")
         del self.variables[known:]
@@ -225,28 +221,20 @@ class Parser:
         if self.depth:
             raise malformed(keyword.line, "unexpected {{define}}")
         name = self.name(keyword)
-        self.expect_close("define clause")
+        self.expect("define clause", "close")
         self.body(keyword, name)
 
     def call(self, keyword: Token) -> TemplateCall:
         """Return a `{{template "name" pipeline}}`, or a `{{block "name" pipeline}}` up to its `{{end}}`."""
         name = self.name(keyword)
-        pipe = None
-        if self.skip_space().kind == "close":
-            self.expect_close(keyword.text)
-        else:
-            pipe = self.pipe(keyword.text, "close")
+        pipe = None if self.accept("close") else self.pipe(keyword.text, "close")
         if keyword.kind == "block":
             self.body(keyword, name)
         return TemplateCall(name, pipe, keyword.line)
 
     def name(self, keyword: Token) -> str:
         """Return the quoted name of a template."""
-        token = self.skip_space()
-        if token.kind not in {"string", "raw"}:
-            raise unexpected(token, f"{keyword.text} clause")
-        self.at += 1
-        return str(literal(token).value)
+        return str(literal(self.expect(f"{keyword.text} clause", "string", "raw")).value)
 
     def body(self, keyword: Token, name: str) -> None:
         """Keep the nodes of a defined template. It cannot use variables from outside."""
@@ -256,7 +244,7 @@ class Parser:
         nodes, end = self.nodes()
         if end.kind != "end":
             raise malformed(end.line, f"unexpected {end.text} in {keyword.text} clause")
-        self.expect_close("end")
+        self.expect("end", "close")
         self.variables, self.ranges = outer, ranges
         self.depth -= 1
         self.defined[name] = nodes
@@ -266,15 +254,13 @@ class Parser:
 
         That is an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`.
         """
-        following = self.skip_space()
-        if following.kind == keyword.kind and keyword.kind in {"if", "with"}:  # `else with` as of Go 1.23
-            self.at += 1
+        if keyword.kind != "range" and (following := self.accept(keyword.kind)):  # `else with` as of Go 1.23
             return (self.block(following),)  # its {{end}} also ends this block
-        self.expect_close("else")
+        self.expect("else", "close")
         nodes, end = self.nodes()
         if end.kind != "end":
             raise malformed(end.line, f"expected {{{{end}}}}, found {end.text}")
-        self.expect_close("end")
+        self.expect("end", "close")
         return nodes
 
     # Pipelines
@@ -303,14 +289,12 @@ class Parser:
         These are `$x :=`, `$x =` or, in a range, `$i, $e :=`.
         """
         names: list[str] = []
-        while (token := self.skip_space()).kind == "variable":
-            before = self.at
-            self.at += 1
-            sign = self.skip_space()
-            if sign.kind in {"assign", "declare"}:
-                self.at += 1
+        while token := self.accept("variable"):
+            before = self.at - 1
+            if sign := self.accept("assign", "declare"):
                 self.declare(names, token)
                 return names, sign.kind == "assign"
+            sign = self.peek()
             if sign.text != ",":
                 self.at = before
                 break
@@ -333,19 +317,17 @@ class Parser:
         """Return operands with spaces between them, up to `|` (consumed) or the end of the pipeline (not consumed)."""
         operands: list[Operand] = []
         while (token := self.skip_space()).kind in OPERANDS:
-            operands.append(self.operand(token))
+            operands.append(self.operand())
             if self.peek().kind not in {"space", "close", "right", "pipe"}:
                 raise unexpected(self.peek(), "operand")
-        if token.kind == "pipe":
-            self.at += 1
-        elif token.kind not in {"close", "right"}:
+        if not self.accept("pipe") and token.kind not in {"close", "right"}:
             raise unexpected(token, "operand")
         return tuple(operands)
 
-    def operand(self, token: Token) -> Operand:
+    def operand(self) -> Operand:
         """Return one term, with the fields after it."""
         start = self.at
-        term = self.term(token)
+        term = self.term()
         names: list[str] = []
         while self.peek().kind == "field":
             names.append(self.next().text[1:])
@@ -356,11 +338,12 @@ class Parser:
             return replace(term, names=(*term.names, *names), text=text)
         if isinstance(term, Pipe | Function):
             return Chain(term, tuple(names), text)
+        token = self.tokens[start]
         raise malformed(token.line, f"unexpected . after term {token.text}")
 
-    def term(self, token: Token) -> Operand:
+    def term(self) -> Operand:
         """Return a literal, a field, a variable, a function's name, or a pipeline in parentheses."""
-        self.at += 1
+        token = self.next()
         text = token.text
         if token.kind == "left":
             self.deeper(token.line)
@@ -375,18 +358,13 @@ class Parser:
             return Field(".", (text[1:],) if token.kind == "field" else (), text, token.line, token.column)
         if token.kind == "nil":
             return Literal(None, text)
-        if token.kind == "word":
-            return word(token, self.functions)
-        return literal(token)
-
-
-def word(token: Token, functions: Collection[str]) -> Literal | Function:
-    """Return `true`, `false`, or the name of a function. Raises Malformed for any other name."""
-    if token.text in {"true", "false"}:
-        return Literal(token.text == "true", token.text)
-    if token.text not in functions:
-        raise malformed(token.line, f'function "{token.text}" not defined')
-    return Function(token.text)
+        if token.kind != "word":
+            return literal(token)
+        if text in {"true", "false"}:
+            return Literal(text == "true", text)
+        if text not in self.functions and text not in SHORTCUTS:
+            raise malformed(token.line, f'function "{text}" not defined')
+        return Function(text)
 
 
 def literal(token: Token) -> Literal:
