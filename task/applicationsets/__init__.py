@@ -3,7 +3,6 @@
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
 from task.applicationsets.go_yaml import load, load_all
-from task.applicationsets.rendered_set import Rendered, render
-from task.applicationsets.unfilled import may_name, template_of
+from task.applicationsets.rendered_set import Rendered, may_name, render, template_of
 
 __all__ = ["Budget", "NamedCluster", "Rendered", "load", "load_all", "may_name", "render", "template_of"]

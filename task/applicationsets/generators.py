@@ -15,7 +15,7 @@ from task.applicationsets import go_yaml
 from task.applicationsets.arguments import go_value, shown
 from task.applicationsets.fill import Filler, Params
 from task.applicationsets.git_paths import chosen_files, chosen_folders, folders_of, path_params
-from task.applicationsets.name_functions import normalize
+from task.applicationsets.sprig_text import normalize
 from task.errors import Malformed
 from task.templates.go_template.values import AnyMap, GoMap
 

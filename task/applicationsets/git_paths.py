@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from task.applicationsets.arguments import go_value
-from task.applicationsets.name_functions import normalize
+from task.applicationsets.sprig_text import normalize
 from task.errors import Malformed
 from task.policy.tag_filter import LONGEST, glob_match
 

@@ -1,4 +1,7 @@
-"""The functions of Masterminds/sprig v3 that work on texts, in the order of its documentation."""
+"""The functions of Masterminds/sprig v3 that work on texts, in the order of its documentation.
+
+Argo CD adds `normalize` and `slugify`, which turn a text into a name. URLs are read and written like Go's `net/url`.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,69 @@ import binascii
 import hashlib
 import posixpath
 import re
+import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from ipaddress import AddressValueError, IPv6Address
 from typing import Any
+from urllib.parse import quote, unquote_to_bytes
 
 import re2
 from semver import Version
 
-from task.applicationsets.arguments import bounded, joined, number, shown, text, texts
-from task.applicationsets.name_functions import normalize, slugify
-from task.applicationsets.sprig_urls import url_join, url_parse
+from task.applicationsets.arguments import boolean, bounded, joined, mapping, number, shown, text, texts
 from task.errors import Malformed
 from task.policy.version_range import parse_range, parse_version
 from task.templates.go_template.functions import Builtin, named
 from task.templates.go_template.printing import quote as go_quote
-from task.templates.go_template.values import FailedTemplate, GoMap, Printable, go_bytes, go_text
+from task.templates.go_template.values import AnyMap, FailedTemplate, GoMap, Printable, go_bytes, go_text
 
-LONGEST_PATTERN = 4096
+_LONGEST_NAME = 253  # characters of a DNS subdomain
+_LONGEST_SLUG = 50
+_NOT_IN_NAMES = re.compile(r"[^-a-z0-9.]")
+_LONGEST_PATTERN = 4096
 _MEMORY = 4 << 20  # bytes that RE2 may use for one pattern
 _LONGEST_DURATION = (2**63 - 1) // 10**9  # seconds
 _SECONDS = re.compile(r"[-+]?[0-9]{1,1000}", re.ASCII)
 _OCTAL = re.compile(r"[-+]?0*[0-7]{1,22}", re.ASCII)
+# Punctuation that Go leaves as it is, besides - . _ ~
+_IN_PATH, _IN_USER, _IN_FRAGMENT, _IN_HOST = "$&+,/:;=@", "$&+,;=", "!$&()*+,/:;=?@", "!$&'()*+,;=:[]<>\""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2}).{0,2}", re.DOTALL)
+_STRANGE_IN_HOST = re.compile(r"[^A-Za-z0-9\-._~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]")
+_ESCAPE_IN_HOST = re.compile(r"%(?!25)[0-7].")
+_USER = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
+_PORT = re.compile(r"(?::[0-9]*)?")
+
+
+def normalize(value: Any) -> str:
+    """Turn a text into a DNS name: lower case, with `-` for each character that such a name may not have. Dots stay."""
+    return _NOT_IN_NAMES.sub("-", text(value).lower())[:_LONGEST_NAME].strip("-.")
+
+
+def slugify(*arguments: Any) -> str:
+    """Run `slugify [length] [whole words] text`: turn the text into a name without dots.
+
+    Without arguments, return "".
+    """
+    if not arguments:
+        return ""
+    *given, value = arguments
+    if len(given) > 2:
+        raise FailedTemplate("too many arguments")
+    longest = number(given[0]) if given else _LONGEST_SLUG
+    whole_words = boolean(given[1]) if len(given) > 1 else True
+    plain = unicodedata.normalize("NFKD", text(value)).encode("ascii", "ignore").decode().lower()
+    slug = plain.strip().replace("'", "").replace('"', "").replace("&", "and").replace("@", "at")
+    if not whole_words and longest > 0:
+        slug = slug[:longest]
+    slug = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9-]", "-", slug)).strip("-_")
+    if not whole_words or longest <= 0 or len(slug) <= longest:
+        return slug
+    end = slug.rfind("-", 0, longest + 1)
+    return slug[:end] if end >= 0 else slug[:longest]
 
 
 def _trunc(length: Any, value: Any) -> str:
@@ -162,8 +206,8 @@ def _decoded(decode: Callable[[bytes], bytes]) -> Callable[[Any], str]:
 
 @lru_cache(maxsize=16)
 def _regex(pattern: str) -> Any:
-    if len(pattern) > LONGEST_PATTERN:
-        raise FailedTemplate(f"a pattern of more than {LONGEST_PATTERN} characters")
+    if len(pattern) > _LONGEST_PATTERN:
+        raise FailedTemplate(f"a pattern of more than {_LONGEST_PATTERN} characters")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY
@@ -247,6 +291,98 @@ def _semver_compare(constraint: Any, value: Any) -> bool:
 def _extension(value: Any) -> str:
     base = text(value).rpartition("/")[2]
     return base[base.rfind(".") :] if "." in base else ""
+
+
+def url_parse(value: Any) -> AnyMap:
+    """Run `urlParse`."""
+    whole, _, fragment = text(value).partition("#")
+    if _CONTROL.search(whole):
+        raise _bad("invalid control character in URL")
+    if whole.startswith(":"):
+        raise _bad("missing protocol scheme")
+    found = _SCHEME.match(whole)
+    scheme = found[1].lower() if found else ""
+    rest, _, query = whole[found.end() if found else 0 :].partition("?")
+    user = host = opaque = ""
+    if scheme and not rest.startswith("/"):
+        rest, opaque = "", rest
+    elif not rest.startswith("/") and ":" in rest.partition("/")[0]:
+        raise _bad("first path segment in URL cannot contain colon")
+    elif rest.startswith("//") and (scheme or not rest.startswith("///")):
+        authority, slash, rest = rest[2:].partition("/")
+        before, _, host = authority.rpartition("@")
+        host, rest = _host(scheme, host), slash + rest
+        user = _user(before)
+    port = host.rfind(":")
+    name = host[:port] if port >= 0 and _PORT.fullmatch(host[port:]) else host
+    return AnyMap(
+        scheme=scheme, host=host, hostname=name[1:-1] if name.startswith("[") and name.endswith("]") else name,
+        path=_unescaped(rest), query=query, opaque=opaque, fragment=_unescaped(fragment), userinfo=user,
+    )  # fmt: skip
+
+
+def url_join(given: Any) -> str:
+    """Run `urlJoin`."""
+    parts = {key: _part(mapping(given), key) for key in ("scheme", "host", "path", "query", "opaque", "fragment")}
+    user = _user(_part(mapping(given), "userinfo"))
+    url = f"{parts['scheme']}:" if parts["scheme"] else ""
+    if parts["opaque"]:
+        url += parts["opaque"]
+    else:
+        path = parts["path"] if parts["path"] == "*" else _escaped(parts["path"], _IN_PATH)
+        if parts["host"] or user or (parts["scheme"] and path):
+            url += "//" + (f"{user}@" if user else "") + _escaped(parts["host"], _IN_HOST)
+        if parts["host"] and path and not path.startswith("/"):
+            url += "/"
+        url += "./" + path if not url and ":" in path.partition("/")[0] else path
+    url += f"?{parts['query']}" if parts["query"] else ""
+    return url + (f"#{_escaped(parts['fragment'], _IN_FRAGMENT)}" if parts["fragment"] else "")
+
+
+def _bad(why: str) -> FailedTemplate:
+    return FailedTemplate(f"unable to parse url: {why}")
+
+
+def _part(given: AnyMap, key: str) -> str:
+    value = given.get(key, "")
+    if not isinstance(value, str):
+        raise FailedTemplate(f"unable to parse {key} key, must be of type string, but {named(value)} found")
+    return value
+
+
+def _unescaped(value: str) -> str:
+    if wrong := _ESCAPE.search(value):
+        raise _bad(f'invalid URL escape "{wrong[0]}"')
+    return go_text(unquote_to_bytes(go_bytes(value)))
+
+
+def _escaped(value: str, safe: str) -> str:
+    return quote(go_bytes(value), safe=safe)
+
+
+def _user(value: str) -> str:
+    if not _USER.fullmatch(value):
+        raise _bad("net/url: invalid userinfo")
+    name, colon, password = value.partition(":")
+    return _escaped(_unescaped(name), _IN_USER) + colon + _escaped(_unescaped(password), _IN_USER)
+
+
+def _host(scheme: str, host: str) -> str:
+    """Return the host, unescaped, with its port."""
+    at = host.find(":") if scheme in ("http", "https") else host.rfind(":")
+    if "[" in host:
+        at = host.rfind("]") + 1
+    if not _PORT.fullmatch(host[at:] if at >= 0 else ""):
+        raise _bad(f'invalid port "{host[at:]}" after host')
+    if wrong := _STRANGE_IN_HOST.search(host) or _ESCAPE_IN_HOST.search(host):
+        raise _bad(f'invalid character "{wrong[0]}" in host name')
+    plain = _unescaped(host)
+    if "[" in host:
+        try:
+            IPv6Address(plain.partition("]")[0].removeprefix("["))
+        except AddressValueError:
+            raise _bad("invalid host") from None
+    return plain
 
 
 TEXT_FUNCTIONS: dict[str, Builtin] = {

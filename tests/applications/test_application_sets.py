@@ -22,7 +22,7 @@ from task.applications.manifest_files import Manifests
 from task.applications.manifest_text import found_in, is_set
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
-from task.applicationsets.unfilled import template_of
+from task.applicationsets.rendered_set import template_of
 from task.errors import SourceError, UnreachableError, UsageError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
