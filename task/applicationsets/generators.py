@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from task.applicationsets import go_yaml
 from task.applicationsets.arguments import go_value, shown
 from task.applicationsets.fill import Filler, Params
-from task.applicationsets.git_paths import chosen_files, chosen_folders, folders_of, path_params
+from task.applicationsets.git_paths import chosen_files, chosen_folders, path_params
 from task.applicationsets.sprig_text import normalize
 from task.errors import Malformed
 from task.templates.go_template.values import AnyMap, GoMap
@@ -68,12 +68,14 @@ class Generators:
     _chosen: dict[Any, list[str]] = field(default_factory=dict)
     _read: dict[str, Any] = field(default_factory=dict)
 
-    def params(self, generator: Mapping[str, Any], outer: Params | None = None, depth: int = 0) -> list[Params]:
+    def params(self, generator: Any, outer: Params | None = None, depth: int = 0) -> list[Params]:
         """Return the sets of parameters of one generator that its selector selects.
 
         `outer` fills the generator's texts. Raises Malformed for a mistake, UnknowableError if a server is needed, and
         the errors of Git.
         """
+        if not isinstance(generator, dict):
+            raise Malformed("a generator is not a mapping")
         if depth >= DEEPEST:
             raise Malformed(f"generators nested more than {DEEPEST} levels deep")
         selector = generator.get("selector")  # Argo CD selects with the labels as they are written
@@ -83,15 +85,13 @@ class Generators:
         if not kinds:
             raise Malformed("found no generator of a known kind", "see the generators in Argo CD's documentation")
         if kinds[0] in ELSEWHERE:
-            raise UnknowableError(
-                f"the ApplicationSet's generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}", WAY_OUT
-            )
+            message = f"the ApplicationSet's generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}"
+            raise UnknowableError(message, WAY_OUT)
         body = generator[kinds[0]]
         if not isinstance(body, dict):
             raise Malformed(f"the generator {kinds[0]} is not a mapping")
-        rows = _MAKERS[kinds[0]](self, body, depth)
         chosen = []
-        for row in rows:
+        for row in _MAKERS[kinds[0]](self, body, depth):
             self.filler.budget.row()
             if selector is None or selects(selector, flat(row)):
                 chosen.append(row)
@@ -160,10 +160,8 @@ class Generators:
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of the generator `clusters`."""
         if self.clusters is None:
-            hint = f"list them in a file, for --clusters FILE, or {WAY_OUT}"
-            raise UnknowableError(
-                "the ApplicationSet's generator clusters needs to know which clusters there are", hint
-            )
+            message = "the ApplicationSet's generator clusters needs to know which clusters there are"
+            raise UnknowableError(message, f"list them in a file, for --clusters FILE, or {WAY_OUT}")
         selector = _mapped(body, "selector")
         everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
         # Argo CD finds the secret of each cluster by this label.
@@ -192,8 +190,7 @@ class Generators:
         if key not in self._chosen:
             paths = self.git.paths(repo, revision)
             self.filler.budget.read(len(paths) * len(entries))
-            found = chosen_folders(entries, folders_of(paths)) if directories else chosen_files(entries, paths)
-            self._chosen[key] = found
+            self._chosen[key] = chosen_folders(entries, paths) if directories else chosen_files(entries, paths)
         if directories:
             rows = [path_params(folder, prefix, go=self.filler.go) for folder in self._chosen[key]]
             return [self._with_values(body, row) for row in rows]
@@ -244,15 +241,12 @@ class Generators:
         """
         members = _listed(body, "generators")
         if len(members) != 2:
-            raise Malformed(
-                f"found {'less' if len(members) < 2 else 'more'} than two generators, Matrix support only two"
-            )
+            number = "less" if len(members) < 2 else "more"
+            raise Malformed(f"found {number} than two generators, Matrix support only two")
         rows: list[Params] = []
-        first, second = (
-            f"failed to get params for {one} generator in the matrix generator" for one in ("first", "second")
-        )
-        for one in self._inner(members[0], None, depth, first):
-            for other in self._inner(members[1], one, depth, second):
+        failed = "failed to get params for {} generator in the matrix generator"
+        for one in self._inner(members[0], None, depth, failed.format("first")):
+            for other in self._inner(members[1], one, depth, failed.format("second")):
                 self.filler.budget.row()
                 rows.append(merged(other, one) if self.filler.go else _combined(one, other))
         return rows
@@ -260,7 +254,7 @@ class Generators:
     def _inner(self, member: Any, outer: Params | None, depth: int, failed: str) -> list[Params]:
         """Return the rows of a generator inside another one. `failed` begins the message of its errors."""
         try:
-            return self.params(_generator(member), outer, depth + 1)
+            return self.params(member, outer, depth + 1)
         except UnknowableError:
             raise
         except Malformed as error:
@@ -331,12 +325,10 @@ def _texts(element: Mapping[str, Any], number: int) -> Params:
     """Return the parameters of a list element without goTemplate: texts, and `values`, a mapping of texts."""
     row: Params = {}
     for key, value in element.items():
-        values = {f"values.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
         if key == "values" and not isinstance(value, dict):
             raise Malformed(f"error parsing values map: of element {number}, 'values' is not a mapping")
-        if key != "values" and isinstance(value, dict):
-            values = {key: value}
-        for name, one in values.items():
+        texts = {f"values.{name}": one for name, one in value.items()} if key == "values" else {key: value}
+        for name, one in texts.items():
             if not isinstance(one, str):
                 message = f"error parsing value as string: of element {number}, {name!r} is not text"
                 raise Malformed(message, "put it in quotes, or set goTemplate: true")
@@ -372,12 +364,6 @@ def _as_texts(row: Params) -> Params:
     return {key: shown(value) for key, value in row.items()}
 
 
-def _generator(member: Any) -> Mapping[str, Any]:
-    if not isinstance(member, dict):
-        raise Malformed("a generator is not a mapping")
-    return member
-
-
 def _combined(one: Params, other: Params) -> Params:
     result = _as_texts(one)
     for key, value in _as_texts(other).items():
@@ -389,19 +375,17 @@ def _combined(one: Params, other: Params) -> Params:
 
 def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
     """Return the rows by the values of the merge keys. Raises Malformed if two rows have the same values."""
+    failed = "error getting param sets by merge key"
     if not keys:
-        raise Malformed(
-            "error getting param sets by merge key: no merge keys were specified, Merge requires at least one"
-        )
+        raise Malformed(f"{failed}: no merge keys were specified, Merge requires at least one")
     found: dict[str, Params] = {}
     for row in rows:
         key = json.dumps({key: row.get(key) for key in sorted(set(keys))}, separators=(",", ":"), ensure_ascii=False)
         if key in found:
-            message = (
-                "error getting param sets by merge key: the parameters from a generator were not unique by the given "
+            raise Malformed(
+                f"{failed}: the parameters from a generator were not unique by the given mergeKeys, Merge requires all "
+                f"param sets to be unique. Duplicate key was {key}"
             )
-            message += f"mergeKeys, Merge requires all param sets to be unique. Duplicate key was {key}"
-            raise Malformed(message)
         found[key] = row
     return found
 
@@ -429,10 +413,8 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
             raise Malformed(f'error parsing label selector: "{operator}" is not a valid label selector operator')
         if operator in ("In", "NotIn") and not values:
             raise Malformed("error parsing label selector: for 'in', 'notin' operators, values set can't be empty")
-        within = key in labels and (operator == "Exists" or labels[key] in values)
-        if operator in ("In", "Exists") and not within:
-            return False
-        if within if operator == "NotIn" else operator == "DoesNotExist" and key in labels:
+        found = key in labels and (operator in ("Exists", "DoesNotExist") or labels[key] in values)
+        if found != (operator in ("In", "Exists")):
             return False
     return True
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from task.applicationsets.arguments import go_value
@@ -30,15 +30,9 @@ def folders_of(files: Iterable[str]) -> list[str]:
     return sorted(folder for folder in found if not any(part.startswith(".") for part in folder.split("/")))
 
 
-def chosen_folders(entries: Sequence[tuple[str, bool]], folders: Iterable[str]) -> list[str]:
-    """Return the folders that the entries of `directories`, (path, exclude), select. An exclusion always wins."""
-    wanted = [path for path, exclude in entries if not exclude]
-    out = [path for path, exclude in entries if exclude]
-    return [
-        folder
-        for folder in folders
-        if any(glob_match(glob, folder) for glob in wanted) and not any(glob_match(glob, folder) for glob in out)
-    ]
+def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
+    """Return the folders of these files that the entries of `directories`, (path, exclude), select."""
+    return _chosen([(partial(glob_match, path), exclude) for path, exclude in entries], folders_of(files))
 
 
 def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
@@ -46,13 +40,14 @@ def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> l
 
     Paths match as in `git ls-files`: `*` also matches `/`.
     """
-    wanted = [_pathspec(path) for path, exclude in entries if not exclude]
-    out = [_pathspec(path) for path, exclude in entries if exclude]
-    return sorted(
-        path
-        for path in files
-        if any(one.fullmatch(path) for one in wanted) and not any(one.fullmatch(path) for one in out)
-    )
+    return _chosen([(_pathspec(path).fullmatch, exclude) for path, exclude in entries], sorted(files))
+
+
+def _chosen(entries: Sequence[tuple[Callable[[str], object], bool]], paths: Iterable[str]) -> list[str]:
+    """Return the paths that fit one of the entries, (fits, exclude). An exclusion always wins."""
+    wanted = [fits for fits, exclude in entries if not exclude]
+    out = [fits for fits, exclude in entries if exclude]
+    return [path for path in paths if any(fits(path) for fits in wanted) and not any(fits(path) for fits in out)]
 
 
 @lru_cache(maxsize=1024)
@@ -117,19 +112,13 @@ def _class(spec: str, at: int) -> tuple[str, int]:
 def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:
     """Return the parameters for a folder, and for the file in it."""
     basename = posixpath.basename(path) or path
+    names = {"basename": basename, "basenameNormalized": normalize(basename)}
+    if file:
+        names |= {"filename": file, "filenameNormalized": normalize(file)}
     if go:
-        found: dict[str, Any] = {
-            "path": path,
-            "basename": basename,
-            "basenameNormalized": normalize(basename),
-            "segments": path.split("/"),
-        }
-        if file:
-            found |= {"filename": file, "filenameNormalized": normalize(file)}
-        params: dict[str, Any] = go_value({prefix: {"path": found}} if prefix else {"path": found})
+        found = {"path": {"path": path, "segments": path.split("/"), **names}}
+        params: dict[str, Any] = go_value({prefix: found} if prefix else found)
         return params
     name = f"{prefix}.path" if prefix else "path"
-    flat = {name: path, f"{name}.basename": basename, f"{name}.basenameNormalized": normalize(basename)}
-    if file:
-        flat |= {f"{name}.filename": file, f"{name}.filenameNormalized": normalize(file)}
+    flat = {name: path} | {f"{name}.{key}": value for key, value in names.items()}
     return flat | {f"{name}[{at}]": part for at, part in enumerate(path.split("/")) if part}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from task.errors import Malformed
@@ -32,9 +32,7 @@ def load(text: str) -> Any:
 
     Raises `NotYaml`, and `Malformed` for a document that is too large.
     """
-    for data in load_all(text):
-        return data
-    return None
+    return next(iter(load_all(text)), None)
 
 
 def load_all(text: str) -> list[Any]:
@@ -91,46 +89,36 @@ _DIALECT = Dialect(_scalar, _key, _in_json, merged=MOST, most=MOST)
 
 def dump(value: Any, most: int) -> str:
     """Return the value as YAML, without a trailing line ending. Raises `Malformed` beyond `most` characters."""
-    lines = _Lines(most)
-    if isinstance(value, (dict, list)) and value:
-        lines.block(value, "")
-    else:
-        lines.add(_flow(value, ""))
-    return "\n".join(lines.lines)
-
-
-class _Lines:
-    """The lines of a block, limited in size."""
-
-    def __init__(self, most: int) -> None:
-        self.lines: list[str] = []
-        self.left = most
-
-    def add(self, line: str) -> None:
-        self.left -= len(line) + 1
-        if self.left < 0:
+    lines = []
+    for line in _block(value, "", "") if isinstance(value, (dict, list)) and value else (_flow(value, ""),):
+        most -= len(line) + 1
+        if most < 0:
             raise Malformed("the text grows too long")
-        self.lines.append(line)
+        lines.append(line)
+    return "\n".join(lines)
 
-    def block(self, value: Any, indent: str, first: str | None = None) -> None:
-        """Add a mapping or list that is not empty. `first` begins its first line, such as the "- " of an outer list."""
-        start = indent if first is None else first
-        if isinstance(value, dict):
-            for key, item in sorted(value.items()):
-                head = f"{start}{_flow(key, '')}:"
-                if isinstance(item, (dict, list)) and item:
-                    self.add(head)
-                    self.block(item, indent if isinstance(item, list) else f"{indent}  ")
-                else:
-                    self.add(f"{head} {_flow(item, indent + '  ')}")
-                start = indent
-            return
-        for item in value:
+
+def _block(value: Any, indent: str, start: str) -> Iterator[str]:
+    """Yield the lines of a mapping or list that is not empty.
+
+    `start` begins the first line: it is the indentation, or the "- " of an outer list.
+    """
+    if isinstance(value, dict):
+        for key, item in sorted(value.items()):
             if isinstance(item, (dict, list)) and item:
-                self.block(item, f"{indent}  ", f"{start}- ")
+                yield f"{start}{_flow(key, '')}:"
+                below = indent if isinstance(item, list) else f"{indent}  "
+                yield from _block(item, below, below)
             else:
-                self.add(f"{start}- {_flow(item, indent + '  ')}")
+                yield f"{start}{_flow(key, '')}: {_flow(item, indent + '  ')}"
             start = indent
+        return
+    for item in value:
+        if isinstance(item, (dict, list)) and item:
+            yield from _block(item, f"{indent}  ", f"{start}- ")
+        else:
+            yield f"{start}- {_flow(item, indent + '  ')}"
+        start = indent
 
 
 def _flow(value: Any, indent: str) -> str:
@@ -148,7 +136,7 @@ def _flow(value: Any, indent: str) -> str:
 
 
 def _text(text: str, indent: str) -> str:
-    if "\n" in text and text.isprintable() is False and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
+    if "\n" in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
         if indent and not text.startswith((" ", "\n", "\t")):
             mark = "|" if text.endswith("\n") else "|-"
             mark = "|+" if text.endswith("\n\n") else mark

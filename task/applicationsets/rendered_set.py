@@ -16,6 +16,7 @@ from task.applicationsets.fill import Budget, Filler, Params
 from task.applicationsets.generators import Generators, GitFiles, NamedCluster, UnknowableError
 from task.errors import Malformed
 from task.model import Image
+from task.plain_data import mapping
 
 # The reasons of Argo CD's status conditions.
 PARAMS, TEMPLATE = "ApplicationGenerationFromParamsError", "RenderTemplateParamsError"
@@ -100,9 +101,7 @@ def _rows(
     if not isinstance(listed, list):
         raise Malformed("the ApplicationSet has no generators", "see the ApplicationSet specification")
     for generator in listed:
-        if not isinstance(generator, dict):
-            raise Malformed("a generator is not a mapping")
-        own = next((body.get("template") for body in generator.values() if isinstance(body, dict)), None)
+        own = next((body.get("template") for body in mapping(generator).values() if isinstance(body, dict)), None)
         template = _overridden(own, common) if isinstance(own, dict) else common
         try:
             for row in generators.params(generator):

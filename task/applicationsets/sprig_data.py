@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial, reduce
 from typing import Any
@@ -158,21 +158,21 @@ def _omit(given: Any, *keys: Any) -> AnyMap:
     return AnyMap({key: value for key, value in mapping(given).items() if key not in keys})
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Run `deepEqual`, which distinguishes an int from a float."""
-    return json.dumps(_json(one), sort_keys=True) == json.dumps(_json(other), sort_keys=True)
+def _identity(value: Any) -> str:
+    """Return the same text for values that `deepEqual` calls equal. It distinguishes an int from a float."""
+    return json.dumps(_json(value), sort_keys=True)
 
 
 def _unique(values: Any) -> list[Any]:
     seen: dict[str, Any] = {}
     for value in items(values):
-        seen.setdefault(json.dumps(_json(value), sort_keys=True), value)
+        seen.setdefault(_identity(value), value)
     return list(seen.values())
 
 
 def _without(values: Any, *gone: Any) -> list[Any]:
-    keys = {json.dumps(_json(one), sort_keys=True) for one in gone}
-    return [value for value in items(values) if json.dumps(_json(value), sort_keys=True) not in keys]
+    keys = set(map(_identity, gone))
+    return [value for value in items(values) if _identity(value) not in keys]
 
 
 def _has(value: Any, values: Any) -> bool:
@@ -254,23 +254,17 @@ def _from_json(value: Any) -> Any:
 
 
 def _to_yaml(value: Any) -> str:
+    return go_yaml.dump(_json(value), LONGEST_TEXT)
+
+
+def _from_yaml(kind: type, name: str, value: Any) -> Any:
     try:
-        return go_yaml.dump(_json(value), LONGEST_TEXT)
+        data = go_yaml.load(text(value))
     except Malformed as error:
-        raise FailedTemplate(error.message) from None
-
-
-def _from_yaml(kind: type, name: str) -> Callable[[Any], Any]:
-    def function(value: Any) -> Any:
-        try:
-            data = go_yaml.load(text(value))
-        except Malformed as error:
-            raise FailedTemplate(f"error converting YAML to JSON: {error.message}") from None
-        if data is not None and not isinstance(data, kind):
-            raise FailedTemplate(f"error unmarshaling JSON: the text is no {name}")
-        return go_value(kind() if data is None else data)
-
-    return function
+        raise FailedTemplate(f"error converting YAML to JSON: {error.message}") from None
+    if data is not None and not isinstance(data, kind):
+        raise FailedTemplate(f"error unmarshaling JSON: the text is no {name}")
+    return go_value(kind() if data is None else data)
 
 
 def _kind(value: Any) -> str:
@@ -280,10 +274,6 @@ def _kind(value: Any) -> str:
 def _type(value: Any) -> str:
     names = {"nil": "<nil>", "list": "[]interface {}", "map": "map[string]interface {}"}
     return names.get(named(value), named(value))
-
-
-def _last(values: Sequence[Any]) -> Any:
-    return values[-1] if values else None
 
 
 def _round(value: Any, places: Any, at: Any = 0.5) -> float:
@@ -308,8 +298,8 @@ def _pluck(key: Any, *given: Any) -> list[Any]:
 
 DATA_FUNCTIONS: dict[str, Builtin] = {
     "toYaml": Builtin(_to_yaml, 1, 1),
-    "fromYaml": Builtin(_from_yaml(dict, "mapping"), 1, 1),
-    "fromYamlArray": Builtin(_from_yaml(list, "list"), 1, 1),
+    "fromYaml": Builtin(partial(_from_yaml, dict, "mapping"), 1, 1),
+    "fromYamlArray": Builtin(partial(_from_yaml, list, "list"), 1, 1),
     "fromJson": Builtin(_from_json, 1, 1),
     "default": Builtin(_default, 1, 2),
     "empty": Builtin(lambda value: not truth(value), 1, 1),
@@ -322,7 +312,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "tuple": Builtin(lambda *values: list(values), 0),
     "first": Builtin(lambda values: items(values)[0] if items(values) else None, 1, 1),
     "rest": Builtin(lambda values: list(items(values)[1:]), 1, 1),
-    "last": Builtin(lambda values: _last(items(values)), 1, 1),
+    "last": Builtin(lambda values: items(values)[-1] if items(values) else None, 1, 1),
     "initial": Builtin(lambda values: list(items(values)[:-1]), 1, 1),
     "append": Builtin(lambda values, value: [*items(values), value], 2, 2),
     "prepend": Builtin(lambda values, value: [value, *items(values)], 2, 2),
@@ -351,7 +341,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "merge": Builtin(_merged, 1),
     "mergeOverwrite": Builtin(lambda onto, *others: _merged(onto, *others, overwrite=True), 1),
     "deepCopy": Builtin(_deep_copy, 1, 1),
-    "deepEqual": Builtin(_same, 2, 2),
+    "deepEqual": Builtin(lambda one, other: _identity(one) == _identity(other), 2, 2),
     "kindOf": Builtin(_kind, 1, 1),
     "kindIs": Builtin(lambda kind, value: _kind(value) == kind, 2, 2),
     "typeOf": Builtin(_type, 1, 1),

@@ -6,23 +6,20 @@ Argo CD adds `normalize` and `slugify`, which turn a text into a name. URLs are 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import posixpath
 import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 import re2
-from semver import Version
 
 from task.applicationsets.arguments import boolean, bounded, joined, mapping, number, shown, text, texts
-from task.errors import Malformed
 from task.policy.version_range import parse_range, parse_version
 from task.templates.go_template.functions import Builtin, named
 from task.templates.go_template.printing import quote as go_quote
@@ -194,14 +191,11 @@ def _squote(*values: Any) -> str:
     return joined((f"'{shown(one)}'" for one in values if one is not None), " ")
 
 
-def _decoded(decode: Callable[[bytes], bytes]) -> Callable[[Any], str]:
-    def function(value: Any) -> str:
-        try:
-            return go_text(decode(go_bytes(text(value))))
-        except (binascii.Error, ValueError) as error:
-            return f"illegal base64 data: {error}"
-
-    return function
+def _decoded(decode: Callable[[bytes], bytes], value: Any) -> str:
+    try:
+        return go_text(decode(go_bytes(text(value))))
+    except ValueError as error:
+        return f"illegal base64 data: {error}"
 
 
 @lru_cache(maxsize=16)
@@ -267,10 +261,7 @@ def _found(pattern: Any, value: Any) -> str:
 
 
 def _semver(value: Any) -> Printable:
-    try:
-        version = parse_version(text(value))
-    except Malformed:
-        version = None
+    version = parse_version(value) if isinstance(value, str) else None
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
     fields = {"Major": version.major, "Minor": version.minor, "Patch": version.patch}
@@ -278,11 +269,7 @@ def _semver(value: Any) -> Printable:
 
 
 def _semver_compare(constraint: Any, value: Any) -> bool:
-    try:
-        version: Version | None = parse_version(text(value))
-        wanted = parse_range(text(constraint))
-    except Malformed as error:
-        raise FailedTemplate(error.message) from None
+    version, wanted = parse_version(text(value)), parse_range(text(constraint))
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
     return wanted.admits(version)
@@ -427,9 +414,9 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "toString": Builtin(shown, 1, 1),
     "toStrings": Builtin(lambda values: [] if values is None else texts(values), 1, 1),
     "b64enc": Builtin(lambda value: base64.b64encode(go_bytes(text(value))).decode(), 1, 1),
-    "b64dec": Builtin(_decoded(lambda raw: base64.b64decode(raw, validate=True)), 1, 1),
+    "b64dec": Builtin(partial(_decoded, partial(base64.b64decode, validate=True)), 1, 1),
     "b32enc": Builtin(lambda value: base64.b32encode(go_bytes(text(value))).decode(), 1, 1),
-    "b32dec": Builtin(_decoded(base64.b32decode), 1, 1),
+    "b32dec": Builtin(partial(_decoded, base64.b32decode), 1, 1),
     "sha1sum": Builtin(lambda value: hashlib.sha1(go_bytes(text(value)), usedforsecurity=False).hexdigest(), 1, 1),
     "sha256sum": Builtin(lambda value: hashlib.sha256(go_bytes(text(value))).hexdigest(), 1, 1),
     "sha512sum": Builtin(lambda value: hashlib.sha512(go_bytes(text(value))).hexdigest(), 1, 1),
