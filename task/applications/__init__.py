@@ -1,1 +1,1 @@
-"""The sources of Applications. Each one has a method `all() -> Iterable[Found]`."""
+"""The sources of Applications: each one yields what it found."""

@@ -10,12 +10,10 @@ from itertools import accumulate
 from typing import Any
 
 from task.annotations.application import is_application
-from task.applications.charts import makes_applications
 from task.applications.deployed import Deployed, NoFolder, Release, deployed
 from task.applications.git import KeptRepository, Repositories, TooManyRepositoriesError, repository_key
-from task.applications.kustomizations import kustomization_in, listed, needed, places
-from task.applications.manifest_files import SUFFIXES
-from task.applications.manifest_text import KINDS, found_in
+from task.applications.kustomizations import kustomization_in, listed, needed, path_at, places
+from task.applications.manifest_text import KINDS, SUFFIXES, found_in, makes_applications
 from task.applications.rendering import Kind, Rendering, kind_of
 from task.applications.work_tree import LINK
 from task.errors import Exit, Malformed, SourceError, TaskError
@@ -242,8 +240,8 @@ class _Branch:
             entries = list(places(self._text(path), path)) if path else []
         except Malformed:  # reported later
             return []
-        found = [posixpath.normpath(posixpath.join(folder, entry)) for entry in entries]
-        return ["" if one == "." else one for one in found if not one.startswith(("..", "/"))]
+        found = [path_at(folder, entry) for entry in entries]
+        return [one for one in found if not one.startswith(("..", "/"))]
 
     def below(self, path: str) -> Mapping[str, File]:
         """Return all files in a folder and below it, or the file at that path."""

@@ -1,17 +1,18 @@
-"""Reads Application manifests from Git, for `--applications REPO//PATH?ref=REF`."""
+"""Reads Application manifests from Git, for `--applications REPO//PATH?ref=REF`.
+
+Each repository is opened once, and each of its branches is fetched once.
+"""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from task.applications.charts import ChartTemplates
+from task.applications.folders import Folder
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
-from task.applications.kustomizations import kustomization_in
-from task.applications.kustomized import Kustomized
-from task.applications.manifest_text import found_in, or_broken
+from task.applications.manifest_text import SUFFIXES, or_broken
 from task.applications.rendering import Rendering, kind_of
 from task.errors import Malformed, SourceError, UsageError
 from task.model import File, Found, Place, Snapshot
@@ -54,9 +55,6 @@ class KeptRepository:
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places at the same commit."""
         return self._reader.read_more(snapshot, places)
-
-    def close(self) -> None:
-        """Do nothing, because others may still read from it."""
 
 
 class Repositories:
@@ -129,83 +127,40 @@ class SnapshotReader(Protocol):
         """Remove the fetched objects."""
 
 
-class GitManifests:
-    """All manifests in a file or folder of a repository, including sub-folders."""
+def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Iterator[Found]:
+    """Yield all manifests in `PATH?ref=REF` of a repository, a file or a folder, including sub-folders.
 
-    def __init__(self, store: SnapshotReader, path: str, rendering: Rendering | None = None) -> None:
-        self.store = store
-        self.path, _, self.query = path.partition("?")
-        self.path = self.path.strip("/")
-        self._rendering = rendering or Rendering()
-
-    def all(self) -> Iterable[Found]:
-        """Yield every manifest that may concern us.
-
-        Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query with any key
-        but `ref`: a misspelt `ref` would read the Applications of another branch, and nobody would notice.
-        """
-        is_file = self.path.endswith((".yaml", ".yml", ".json"))
-        try:
-            ref = _ref(self.query)
-            branch = ref if ref not in ("", "HEAD") else self.store.default_branch()
-            # Of the names that Kustomize knows, only the last one has no suffix of manifests, so "tree" leaves it out.
-            folder = [Place(self.path, "tree"), Place(posixpath.join(self.path, KUSTOMIZATIONS[-1]))]
-            snapshot = self.store.snapshot(branch, [Place(self.path, "text")] if is_file else folder)
-            files = {path: file for path, file in snapshot.files.items() if file.text or file.problem}
-            if not files:
-                raise SourceError(
-                    f"--applications: no manifest at {self.path or '/'} of {snapshot.repo} on {branch}",
-                    hint="check the path after // and ?ref=",
-                )
-            charts = ChartTemplates(files)
-            yield from or_broken(
-                self._found(snapshot, files, charts),
-                (
-                    (f"{snapshot.repo}//{path}", file.text.encode())
-                    for path, file in sorted(files.items())
-                    if not charts.holds(path, file.text)
-                ),
-            )
-        finally:
-            self.store.close()
-
-    def _found(self, snapshot: Snapshot, files: Mapping[str, File], charts: ChartTemplates) -> Iterator[Found]:
-        before = f"{snapshot.repo}//"
-        kind = kind_of([posixpath.basename(path) for path in files if posixpath.dirname(path) == self.path])
-        if kind and not self._rendering.way_out(kind):
-            where = f"{before}{self.path}".rstrip("/")
-            for found in self._rendering.rendered(
-                kind, where, self.path, lambda folder: self.store.read_more(snapshot, [Place(folder, "files")]).files
-            ):
-                yield replace(found, place=(snapshot.repo, snapshot.branch, self.path))
-            return
-        applications = False
-        kustomized = Kustomized(
-            lambda path: files[path].text,
-            (path for path in files if posixpath.basename(path) in KUSTOMIZATIONS),
-            self._rendering.namespace,
+    Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query with any key but
+    `ref`: a misspelt `ref` would read the Applications of another branch, and nobody would notice.
+    """
+    path, _, query = path.partition("?")
+    path, ref = path.strip("/"), _ref(query)
+    branch = ref if ref not in ("", "HEAD") else store.default_branch()
+    # Of the names that Kustomize knows, only the last one has no suffix of manifests, so "tree" leaves it out.
+    folder = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
+    snapshot = store.snapshot(branch, [Place(path, "text")] if path.endswith(SUFFIXES) else folder)
+    files = {name: file for name, file in snapshot.files.items() if file.text or file.problem}
+    if not files:
+        raise SourceError(
+            f"--applications: no manifest at {path or '/'} of {snapshot.repo} on {branch}",
+            hint="check the path after // and ?ref=",
         )
-        for path, file in sorted(files.items()):
-            where = f"{before}{path}"
-            if file.problem:
-                yield Found({}, where, f"cannot read {where}: {file.problem}", "write manifests as UTF-8 text")
-            if not charts.holds(path, file.text):
-                for found in found_in(file.text.encode(), where):
-                    if found.concerns_us and kustomized.patches(path):
-                        continue
-                    if found.is_application:
-                        applications = True
-                        kustomized.found(path)
-                    yield replace(found, place=(snapshot.repo, snapshot.branch, path), text=file.text)
-        kustomization = kustomization_in(files, self.path)
-        yield from self._rendering.unrendered(
-            self.path,
-            charts.of_applications,
-            files[kustomization].text if kustomization else "",
-            applications=applications,
-            kustomizations=kustomized.of_applications(),
-            before=before,
-        )
+
+    def below(folder: str) -> Mapping[str, File]:
+        return store.read_more(snapshot, [Place(folder, "files")]).files
+
+    def content(name: str) -> bytes:
+        if files[name].problem:
+            raise Malformed(files[name].problem, "write manifests as UTF-8 text")
+        return files[name].text.encode()
+
+    inside = Folder(path, files, sorted(files), content, rendering, snapshot)
+    found = inside.found()
+    kind = kind_of([posixpath.basename(name) for name in files if posixpath.dirname(name) == path])
+    if kind and not rendering.way_out(kind):
+        made = rendering.rendered(kind, f"{snapshot.repo}//{path}".rstrip("/"), path, below)
+        found = (replace(one, place=(snapshot.repo, snapshot.branch, path)) for one in made)
+    yield from or_broken(found, inside.contents())
 
 
 def _ref(query: str) -> str:

@@ -57,6 +57,12 @@ def kustomization_in(files: Collection[str], folder: str) -> str:
     return next((path for name in NAMES if (path := posixpath.join(folder, name)) in files), "")
 
 
+def path_at(folder: str, entry: str) -> str:
+    """Return what an entry of a folder's kustomization names, as a path from the top. "" is the top itself."""
+    path = posixpath.normpath(posixpath.join(folder, entry))
+    return "" if path == "." else path
+
+
 def needed(
     folder: str, read: Callable[[str], Mapping[str, str]], links: Collection[str] = frozenset()
 ) -> dict[str, str]:
@@ -79,8 +85,7 @@ def needed(
         if not path:
             raise Malformed(f"{here or 'the root'} has no kustomization.yaml", "check what refers to it")
         for entry in places(files[path], path):
-            there = posixpath.normpath(posixpath.join(here, entry))
-            there = "" if there == "." else there
+            there = path_at(here, entry)
             if there.startswith("../") or there == ".." or entry.startswith("/"):
                 raise Malformed(f"{path}: {entry[:200]!r} leads out of the repository", "copy what it needs")
             if there in files:
@@ -161,8 +166,8 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
         if changes_manifests(kustomization):
             return None
         for entry in places(files[path], path):
-            there = posixpath.normpath(posixpath.join(here, entry))
-            (found if there in files else waiting).append("" if there == "." else there)
+            there = path_at(here, entry)
+            (found if there in files else waiting).append(there)
     return found
 
 

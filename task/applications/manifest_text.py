@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
 _BROKEN = int(Exit.CONFIGURATION)  # where nothing else was read, it is an error
+_APPLICATION = re.compile(r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b", re.MULTILINE)
+SUFFIXES = (".yaml", ".yml", ".json")
 MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
 # The kinds of Argo CD and of AIU that are read where a program or a parent may also yield many others.
 KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
@@ -28,6 +31,11 @@ def is_project(item: Mapping[str, Any]) -> bool:
     ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
     metadata = item.get("metadata")
     return ours and isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+
+
+def makes_applications(text: str) -> bool:
+    """Tell whether a file has an Application or ApplicationSet, or a template that Helm makes one of."""
+    return bool(_APPLICATION.search(text))
 
 
 def found_in(content: bytes, origin: str) -> Iterator[Found]:

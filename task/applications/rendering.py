@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Literal
@@ -22,7 +22,7 @@ import sh
 from task import shutdown
 from task.applications.deployed import Release
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
-from task.applications.kustomizations import changes, needed, reaches_out
+from task.applications.kustomizations import needed
 from task.applications.manifest_text import KINDS, found_in
 from task.applications.work_tree import LARGEST, LINK
 from task.errors import Malformed, SourceError
@@ -30,6 +30,7 @@ from task.files import remove_folder, temporary_folder
 from task.model import File, Found
 from task.processes import Bounds, CapturedOutput, Watch, finish, send
 
+CHART = "Chart.yaml"
 Kind = Literal["helm", "kustomize"]
 ReadFiles = Callable[[str], Mapping[str, File]]
 _PROGRAMS: Mapping[Kind, tuple[str, ...]] = {"helm": ("helm",), "kustomize": ("kustomize", "kubectl")}
@@ -56,7 +57,7 @@ def kind_of(names: Collection[str]) -> Kind | None:
     """Return what makes the manifests of a folder with these files. Like Argo CD, prefer Kustomize to Helm."""
     if any(name in names for name in KUSTOMIZATIONS):
         return "kustomize"
-    return "helm" if "Chart.yaml" in names else None
+    return "helm" if CHART in names else None
 
 
 class RenderingError(SourceError):
@@ -86,26 +87,12 @@ class Rendering:
             return f"render it with --render {kind}, {_OTHERWISE}"
         return "" if self._program(kind) else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
 
-    def unrendered(
-        self,
-        root: str,
-        charts: Collection[str],
-        kustomization: str,
-        *,
-        applications: bool,
-        kustomizations: Collection[str] = (),
-        before: str = "",
-    ) -> Iterator[Found]:
-        """Yield a warning about each chart that makes Applications, and about each kustomization that changes some.
+    def unrendered(self, root: str, folders: Iterable[tuple[Kind, str]], before: str) -> Iterator[Found]:
+        """Yield a warning about each of these folders, which are the source's root or below it.
 
-        `kustomization` is the text of the one at the source's root. `applications` says whether the source has any.
-        `kustomizations` are the folders whose kustomization changes some. `before` is put before each path.
+        In each, a chart makes Applications, or a kustomization changes some. `before` is put before each path.
         """
-        told: list[tuple[Kind, str]] = [("helm", chart) for chart in charts]
-        if kustomization and (changes(kustomization, self.namespace) if applications else reaches_out(kustomization)):
-            told.append(("kustomize", root))
-        told += [("kustomize", folder) for folder in kustomizations if ("kustomize", folder) not in told]
-        for kind, folder in told:
+        for kind, folder in dict.fromkeys(folders):
             where = f"{before}{folder}".rstrip("/") or "."
             if folder != root and where in self._sources:
                 continue  # it is read, or reported, as a source of its own

@@ -14,8 +14,8 @@ from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets, clusters_of
 from task.applications.argocd import ArgoCDManifests
 from task.applications.cluster import ClusterManifests
-from task.applications.git import GitManifests, Repositories
-from task.applications.manifest_files import Manifests
+from task.applications.git import Repositories, git_manifests
+from task.applications.manifest_files import local_manifests
 from task.applications.manifest_text import is_set
 from task.applications.rendering import Rendering, RenderingError
 from task.argocd.api import ArgoCDApi
@@ -292,9 +292,9 @@ def applications(
                 continue
             git = repo and not os.path.exists(source)
             kept = repositories.of(repo, named=False) if git else None
-            read = GitManifests(kept, path, rendering) if kept else Manifests(source, rendering)
             try:
-                for manifest in chain.from_iterable(map(rendered, read.all())):
+                manifests = git_manifests(kept, path, rendering) if kept else local_manifests(source, rendering)
+                for manifest in chain.from_iterable(map(rendered, manifests)):
                     followed.note(manifest)
                     yield manifest
             except RenderingError as error:

@@ -18,8 +18,9 @@ from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.applications.application_sets import RenderedSets, clusters_of
 from task.applications.git import MOST_REPOSITORIES, Repositories
-from task.applications.manifest_files import Manifests
+from task.applications.manifest_files import local_manifests
 from task.applications.manifest_text import found_in, is_set
+from task.applications.rendering import Rendering
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
 from task.applicationsets.rendered_set import template_of
@@ -128,7 +129,7 @@ def test_every_form_of_manifests_is_read_alike(tmp_path: Path) -> None:
     typed = json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSetList", "items": [one]})
     streamed = application_set(LIST) + "---\n%YAML 1.1\n---\n{}\n---\n" + application_set(LIST)
     (tmp_path / "a.yaml").write_text(application_set(LIST))
-    assert [found.item for found in Manifests(str(tmp_path)).all()] == [one]
+    assert [found.item for found in local_manifests(str(tmp_path), Rendering())] == [one]
     for text in (listed, typed):
         assert [app.key for app in found(text).applications] == ["team/web", "team/api"]
     assert [app.key for app in found(streamed).applications] == ["team/web", "team/api"]

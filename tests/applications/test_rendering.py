@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import pytest
 from runs import PREFIX, WEB
 from support import Link, bare_repo, needs
 
-from task.applications.git import GitManifests
-from task.applications.manifest_files import Manifests
+from task.applications.git import KeptRepository, git_manifests
+from task.applications.manifest_files import local_manifests
 from task.applications.manifest_text import found_in
 from task.applications.rendering import Rendering, run
 from task.applications.work_tree import LARGEST
@@ -75,8 +76,9 @@ def with_programs(*commands: list[str]) -> dict[str, str]:
 
 def from_git(folder: Path, files: Mapping[str, Any], path: str, rendering: Rendering) -> list[Found]:
     repo = str(bare_repo(folder, files))
-    git = BareRepository(Git({}, protocols=frozenset({"file"})), repo)
-    return [replace(one, origin=one.origin.replace(repo, "REPO")) for one in GitManifests(git, path, rendering).all()]
+    with closing(BareRepository(Git({}, protocols=frozenset({"file"})), repo)) as git:
+        found = list(git_manifests(KeptRepository(git), path, rendering))
+    return [replace(one, origin=one.origin.replace(repo, "REPO")) for one in found]
 
 
 def by_hand(*command: str | Path) -> list[Mapping[str, Any]]:
@@ -90,7 +92,7 @@ def test_a_chart_makes_what_helm_makes_by_hand(tmp_path: Path, place: str, monke
     rendering = Rendering(["helm"], with_programs(helm))
     monkeypatch.chdir(written(tmp_path / "here", CHART))
     here = place == "here"
-    found = list(Manifests("platform", rendering).all()) if here else from_git(tmp_path, CHART, "platform", rendering)
+    found = list(local_manifests("platform", rendering)) if here else from_git(tmp_path, CHART, "platform", rendering)
     expected = by_hand(*helm, "template", "--namespace", "argocd", "platform", "platform")
     assert [one.item for one in found] == expected
     assert [one.item["metadata"]["name"] for one in found] == ["platform-web", "platform-shop"]
@@ -105,7 +107,7 @@ def test_helm_never_reads_a_schema(tmp_path: Path) -> None:
     files = {**CHART, **schema, "platform/charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 0.1.0\n"}
     by_itself = [*helm, "template", str(written(tmp_path, files) / "platform")]
     assert b"no/such/file" in subprocess.run(by_itself, capture_output=True, check=False).stderr
-    found = Manifests(str(tmp_path / "platform"), Rendering(["helm"], with_programs(helm))).all()
+    found = local_manifests(str(tmp_path / "platform"), Rendering(["helm"], with_programs(helm)))
     assert [one.item["metadata"]["name"] for one in found] == ["platform-web", "platform-shop"]
 
 
@@ -115,7 +117,7 @@ def test_all_rendering_of_a_run_has_one_budget(tmp_path: Path, stand_in: Path) -
     written(tmp_path, CHART)
     for why in ("helm was ended", "the rendering of this run has taken 0 seconds already"):
         with pytest.raises(SourceError, match=why):
-            list(Manifests(str(tmp_path / "platform"), rendering).all())
+            list(local_manifests(str(tmp_path / "platform"), rendering))
 
 
 @pytest.mark.slow
@@ -129,7 +131,7 @@ def test_a_kustomization_makes_what_kustomize_makes_by_hand(
     rendering = Rendering(["kustomize"], {"PATH": str(tmp_path / "bin")})
     monkeypatch.chdir(written(tmp_path / "here", OVERLAYS))
     found = (
-        list(Manifests("./prod/", rendering).all())
+        list(local_manifests("./prod/", rendering))
         if place == "here"
         else from_git(tmp_path, OVERLAYS, "prod", rendering)
     )
@@ -159,7 +161,7 @@ def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(tmp_pat
     written(tmp_path, CHART)
     seen = tmp_path / "seen"
     rendering = write(stand_in, f'/usr/bin/env > {seen}; echo "$@" >> {seen}; pwd >> {seen}')
-    assert list(Manifests(str(tmp_path / "platform"), rendering).all()) == []
+    assert list(local_manifests(str(tmp_path / "platform"), rendering)) == []
     *variables, arguments, folder = seen.read_text().splitlines()
     told = dict(one.split("=", 1) for one in variables)
     assert "s3cret" not in seen.read_text()
@@ -185,12 +187,12 @@ def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(tmp_pat
 def test_what_a_program_says_of_its_failure_is_told(tmp_path: Path, stand_in: Path, text: str, words: str) -> None:
     rendering = write(stand_in, text)
     written(tmp_path, CHART)
-    source = Manifests(str(tmp_path / "platform"), rendering)
+    source = local_manifests(str(tmp_path / "platform"), rendering)
     if not words:  # what it prints is read as any manifest is
-        assert list(source.all()) == []
+        assert list(source) == []
         return
     with pytest.raises(SourceError, match=words) as raised:
-        list(source.all())
+        list(source)
     assert (raised.value.subject, int(raised.value.exit)) == (str(tmp_path / "platform"), 3)
 
 
@@ -244,7 +246,7 @@ def test_a_link_in_a_chart_is_refused(tmp_path: Path, stand_in: Path) -> None:
     here = written(tmp_path / "here", CHART)
     (here / link).symlink_to("/etc/passwd")
     with pytest.raises(SourceError, match=r"'templates/x\.yaml' is a symbolic link"):
-        list(Manifests(str(here / "platform"), rendering).all())
+        list(local_manifests(str(here / "platform"), rendering))
     with pytest.raises(SourceError, match=f"'{link}' is a symbolic link"):
         from_git(tmp_path, {**CHART, link: Link("/etc/passwd")}, "platform", rendering)
 
@@ -278,7 +280,7 @@ def test_what_is_not_rendered_says_how_it_would_be(
         write(stand_in.with_name(name), "exit 0")
     written(tmp_path, CHART)
     rendering = Rendering(allowed, {"PATH": str(stand_in.parent)})
-    (advice,) = [one for one in Manifests(str(tmp_path / "platform"), rendering).all() if one.problem]
+    (advice,) = [one for one in local_manifests(str(tmp_path / "platform"), rendering) if one.problem]
     assert (advice.advice, advice.severity) == (True, "warning")
     assert advice.hint.startswith(hint)
 
@@ -299,7 +301,7 @@ def test_a_kustomization_that_is_not_rendered_is_told_where_that_matters(
 ) -> None:
     files = {f"k/{name}": text for name, text in {"kustomization.yaml": kustomization, **files}.items()}
     for found in (
-        list(Manifests(str(written(tmp_path, files) / "k")).all()),
+        list(local_manifests(str(written(tmp_path, files) / "k"), Rendering())),
         from_git(tmp_path, files, "k", Rendering()),
     ):
         assert ["this kustomization makes Applications" in one.problem for one in found if one.problem] == [
@@ -311,7 +313,7 @@ def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: P
     seen = tmp_path / "seen"
     rendering = write(stand_in.with_name("kubectl"), f'echo "$@" > {seen}')
     written(tmp_path, OVERLAYS)
-    assert list(Manifests(str(tmp_path / "base"), rendering).all()) == []
+    assert list(local_manifests(str(tmp_path / "base"), rendering)) == []
     assert seen.read_text() == "kustomize ./\n"
 
 
@@ -320,7 +322,7 @@ def test_a_chart_that_is_a_source_of_its_own_is_not_told_of_twice(
 ) -> None:
     monkeypatch.chdir(written(tmp_path, CHART))
     sources = (".", "./platform/")
-    assert [one.problem for one in Manifests(".", Rendering((), {}, "argocd", sources)).all() if one.problem] == []
+    assert [one.problem for one in local_manifests(".", Rendering((), {}, "argocd", sources)) if one.problem] == []
 
 
 @pytest.mark.parametrize(
