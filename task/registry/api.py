@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import BoundedSemaphore, Lock
 from urllib.parse import quote
 
 from task import shutdown
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError, TaskError
 from task.http import Http, Limits, NoAnswerError, Response, basic, bearer, retry_after
-from task.registry.bearer_tokens import (
-    HOW_TO_LOG_IN,
-    BearerToken,
-    Challenge,
-    challenges,
-    fetch,
-    may_be_asked,
-    may_get_login,
-)
+from task.plain_data import dig
+from task.registry.bearer_tokens import HOW_TO_LOG_IN, BearerToken, challenges, check_realm, fetch, trusts
 from task.registry.docker_config import HUB, RegistryLogin
 from task.registry.endpoint import Endpoint
 from task.secret import Secret
@@ -46,7 +39,7 @@ class RegistryApi:
         self._lock, self._first = Lock(), Lock()
         self._http: Http | None = None  # for the first URL that answered
         self._servers: dict[str, Http] = {}  # token servers, by origin
-        self._challenges: tuple[Challenge, ...] = ()
+        self._challenges: Mapping[str, Mapping[str, str]] = {}
         self._tokens: dict[tuple[str, RegistryLogin | None], BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
@@ -167,61 +160,27 @@ class RegistryApi:
 
     def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
         """Return the headers that log in to a repository, or {} if the registry has not asked for a login yet."""
-        offered = {one.scheme: one for one in reversed(self._challenges)}  # the first of each kind
-        challenge = offered.get("bearer")
-        if login and login.token and (challenge or "basic" in offered):
+        offered = self._challenges
+        by_token, by_password = "bearer" in offered, "basic" in offered
+        if login and login.token and (by_token or by_password):
             return bearer(login.token)
-        if "basic" in offered and login and login.password and not (challenge and self._trusts(challenge, login)):
+        trusted = login and by_token and trusts(self._base, offered["bearer"].get("realm", ""), login)
+        if login and login.password and by_password and not trusted:
             return basic(login.username, login.password)
-        return bearer(self._token(challenge, repository, login)) if challenge else {}
+        return bearer(self._token(offered["bearer"], repository, login)) if by_token else {}
 
-    def _token(self, challenge: Challenge, repository: str, login: RegistryLogin | None) -> Secret:
+    def _token(self, challenge: Mapping[str, str], repository: str, login: RegistryLogin | None) -> Secret:
         key = (repository, login)
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
         with turn:  # a second thread gets the token of the first one
             known = self._tokens.get(key)
-            if known is not None and known.good:
-                return known.text
-            realm = challenge.parameters.get("realm", "")
-            if refusal := self._refusal(challenge, login):
-                what, hint = refusal
-                message = f"registry {self.endpoint.name} sends us to {origin(realm)[:200]!r} for a token: {what}"
-                raise RegistryAccessError(message, hint=hint)
-            wanted = {"service": challenge.parameters.get("service", ""), "scope": f"repository:{repository}:pull"}
-            known = self._tokens[key] = fetch(self._server, realm, wanted, login)
+            if known is None or not known.good:
+                realm = challenge.get("realm", "")
+                check_realm(self.endpoint.name, self._base, realm, login)
+                wanted = {"service": challenge.get("service", ""), "scope": f"repository:{repository}:pull"}
+                known = self._tokens[key] = fetch(self._server, realm, wanted, login)
             return known.text
-
-    def _refusal(self, challenge: Challenge, login: RegistryLogin | None) -> tuple[str, str] | None:
-        """Return why the challenge's realm is not asked, and what to do, or None if it may be asked."""
-        realm = challenge.parameters.get("realm", "")
-        theirs = split(realm).host.strip("[]")
-        if login and not self._trusts(challenge, login):
-            hint = "check the registry's address: a login goes to its own host only, over https"
-            if self._encrypted_enough(realm):
-                hint += (
-                    f"; if this is its token server, name it: --registry-credentials-for {theirs[:200]}, or an entry "
-                )
-                hint += "with the same login in Docker's config file"
-            return "the login is not sent there", hint
-        if not self._encrypted_enough(realm):
-            return "that is not encrypted", "let the registry name a token server with https"
-        if not login and not may_be_asked(split(self._base).host.strip("[]"), theirs):
-            return "that is a private address, and the registry is none", "let the registry name its token server"
-        return None
-
-    def _trusts(self, challenge: Challenge, login: RegistryLogin) -> bool:
-        """Tell whether the registry's login may be sent to the challenge's realm."""
-        realm = challenge.parameters.get("realm", "")
-        ours, theirs = split(self._base).host.strip("[]"), split(realm).host.strip("[]")
-        return self._encrypted_enough(realm) and (theirs in login.hosts or may_get_login(ours, theirs))
-
-    def _encrypted_enough(self, realm: str) -> bool:
-        """Tell whether the realm is https, or http on the host of a registry that uses http itself."""
-        if realm.startswith("https://"):
-            return True
-        same = split(realm).host == split(self._base).host
-        return realm.startswith("http://") and self._base.startswith("http://") and same
 
     @property
     def _base(self) -> str:
@@ -269,10 +228,9 @@ def refused(name: str, repository: str, answer: Response, login: RegistryLogin |
             f"registry {name} does not allow anonymous access to {repository} ({shown}), or has no such repository",
             hint=HOW_TO_LOG_IN,
         )
-    where = f" (it is from {login.origin})" if login.origin else ""
     return RegistryAccessError(
         f"registry {name} does not accept the login for {repository} ({shown}), or has no such repository",
-        hint=f"renew the login, or let it read the repository{where}",
+        hint=f"renew the login, or let it read the repository (it is from {login.origin})",
     )
 
 
@@ -281,8 +239,5 @@ def _code(answer: Response) -> str:
 
     Its message is not shown, because it may contain anything, even a token.
     """
-    try:
-        code = answer.json()["errors"][0]["code"]
-    except (ValueError, LookupError, TypeError):
-        return ""
-    return code if isinstance(code, str) and _CODE.fullmatch(code) else ""
+    code = dig(answer.mapping(), "errors", 0, "code")
+    return code if _CODE.fullmatch(code) else ""

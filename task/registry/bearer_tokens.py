@@ -24,7 +24,7 @@ from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.http import Http, NoAnswerError, Response, basic
 from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
-from task.urls import origin
+from task.urls import origin, split
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
@@ -67,25 +67,61 @@ class BearerToken:
         return time.monotonic() < self.ends
 
 
-@dataclass(frozen=True)
-class Challenge:
-    """One way to log in that a registry offers."""
+def challenges(header: str) -> dict[str, dict[str, str]]:
+    """Return the parameters of each scheme in a `WWW-Authenticate` header, of which the first counts.
 
-    scheme: str  # in lower case
-    parameters: Mapping[str, str]  # keys in lower case
-
-
-def challenges(header: str) -> tuple[Challenge, ...]:
-    """Return the challenges of a `WWW-Authenticate` header, in order. Malformed parts are left out."""
-    offered: list[Challenge] = []
+    Names are in lower case. Malformed parts are left out.
+    """
+    offered: dict[str, dict[str, str]] = {}
+    parameters: dict[str, str] = {}
     for match in _PIECE.finditer(header[:8192]):
         name, value = match.group(1).lower(), match.group(2)
         if value is None:
-            offered.append(Challenge(name, {}))
-        elif offered:
+            parameters = {}
+            offered.setdefault(name, parameters)
+        else:
             value = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
-            offered[-1] = Challenge(offered[-1].scheme, {name: value, **offered[-1].parameters})
-    return tuple(offered)
+            parameters.setdefault(name, value)
+    return offered
+
+
+def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -> None:
+    """Raise `RegistryAccessError` if the registry at `base` must not send us to this token server."""
+    theirs = _host(realm)
+    if login and not trusts(base, realm, login):
+        what = "the login is not sent there"
+        hint = "check the registry's address: a login goes to its own host only, over https"
+        if _encrypted_enough(base, realm):
+            hint += (
+                f"; if this is its token server, name it: --registry-credentials-for {theirs[:200]}, or an entry "
+                "with the same login in Docker's config file"
+            )
+    elif not _encrypted_enough(base, realm):
+        what, hint = "that is not encrypted", "let the registry name a token server with https"
+    elif not login and not may_be_asked(_host(base), theirs):
+        what = "that is a private address, and the registry is none"
+        hint = "let the registry name its token server"
+    else:
+        return
+    message = f"registry {name} sends us to {origin(realm)[:200]!r} for a token: {what}"
+    raise RegistryAccessError(message, hint=hint)
+
+
+def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
+    """Tell whether the login of the registry at `base` may be sent to this token server."""
+    theirs = _host(realm)
+    return _encrypted_enough(base, realm) and (theirs in login.hosts or may_get_login(_host(base), theirs))
+
+
+def _encrypted_enough(base: str, realm: str) -> bool:
+    """Tell whether the realm is https, or http on the host of a registry that uses http itself."""
+    if realm.startswith("https://"):
+        return True
+    return realm.startswith("http://") and base.startswith("http://") and _host(realm) == _host(base)
+
+
+def _host(url: str) -> str:
+    return split(url).host.strip("[]")
 
 
 def may_get_login(registry: str, other: str) -> bool:
@@ -142,7 +178,7 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
     if answer.status >= 400 and login:
         raise RegistryAccessError(
             f"{place} does not accept the login ({answer.status})",
-            hint=f"renew it: it is from {login.origin}" if login.origin else "check it",
+            hint=f"renew it: it is from {login.origin}",
         )
     if answer.status >= 400:
         raise RegistryAccessError(f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN)
@@ -163,11 +199,10 @@ def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin
     refresh = login.identity if login else Secret("")
     if login and not refresh and login.username in _REFRESHED:
         refresh = login.password
-    if not refresh:
-        return http.ask("GET", realm, params=wanted, headers=basic(login.username, login.password) if login else {})
-    form = {"grant_type": "refresh_token", "client_id": _CLIENT, **wanted, "refresh_token": refresh.reveal()}
-    answer = http.ask("POST", realm, data=form, again=True)
-    # A token server without the exchange may still accept the refresh token as a password.
-    if answer.status in (400, 401, 404, 405) and login and login.password:
-        return http.ask("GET", realm, params=wanted, headers=basic(login.username, login.password))
-    return answer
+    if refresh:
+        form = {"grant_type": "refresh_token", "client_id": _CLIENT, **wanted, "refresh_token": refresh.reveal()}
+        answer = http.ask("POST", realm, data=form, again=True)
+        # A token server without the exchange may still accept the refresh token as a password.
+        if answer.status not in (400, 401, 404, 405) or not (login and login.password):
+            return answer
+    return http.ask("GET", realm, params=wanted, headers=basic(login.username, login.password) if login else {})

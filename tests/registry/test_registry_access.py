@@ -522,7 +522,7 @@ def test_no_secret_is_said_whatever_happens(servers: Callable[..., RegistryApi])
     ],
 )
 def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None:
-    assert [(one.scheme, one.parameters.get("realm")) for one in challenges(header)] == expected
+    assert [(scheme, parameters.get("realm")) for scheme, parameters in challenges(header).items()] == expected
 
 
 @pytest.mark.parametrize(
