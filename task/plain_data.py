@@ -39,6 +39,11 @@ def text(value: object, *keys: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def texts(value: object, *keys: str) -> dict[str, str]:
+    """Return the texts in a mapping, without its other values."""
+    return {key: one for key, one in mapping(value, *keys).items() if isinstance(one, str)}
+
+
 def dig(value: Any, *names: str | int) -> str:
     """Return the text or number under these names and positions, or "" if it is missing or of another type."""
     for name in names:

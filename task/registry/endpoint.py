@@ -22,7 +22,7 @@ _DEEPEST = 20
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[^\s?#@]*)?")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n", "")
+_TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n")
 _SORTED = "a registry promises no order of its tags, so the order of the list would decide which image is deployed"
 
 
@@ -115,8 +115,10 @@ def _entry(data: Any, number: int) -> RegistryConf:
             continue
         if not isinstance(value, str | None):
             raise Malformed(f"{what}: {key} is not a single value")
+        text = (value or "") if key == "ca_data" else (value or "").strip()
         try:
-            values[key] = _READ[key]((value or "").strip() if key != "ca_data" else value or "")
+            if text:
+                values[key] = _READ[key](text)
         except Malformed as problem:
             raise Malformed(f"{what}: {key}: {problem.message}", problem.hint) from None
     registry = RegistryConf(**values)
@@ -127,7 +129,7 @@ def _entry(data: Any, number: int) -> RegistryConf:
 
 
 def _api_url(text: str) -> str:
-    if text and not _URL.fullmatch(text):
+    if not _URL.fullmatch(text):
         raise Malformed("not the URL of a registry", "write https://host[:port], without a login or a query")
     return text.rstrip("/").removesuffix("/v2")  # each request adds `/v2`
 
@@ -147,13 +149,13 @@ def _flag(text: str) -> bool:
 
 
 def _number(text: str) -> int:
-    if not (text or "0").isascii() or not (text or "0").isdigit():
+    if not text.isascii() or not text.isdigit():
         raise Malformed(f"{text[:50]!r} is not a number of requests per second")
-    return int((text or "0")[:9])
+    return int(text[:9])
 
 
 def _certificates(text: str) -> str:
-    if text and "-----BEGIN CERTIFICATE-----" not in text:
+    if "-----BEGIN CERTIFICATE-----" not in text:
         raise Malformed("holds no certificate", "write PEM text: -----BEGIN CERTIFICATE----- …")
     return text
 
@@ -163,8 +165,8 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "api_url": _api_url,
     "prefix": _prefix,
     "ping": _flag,
-    "credentials": lambda text: parse_credential_source(text) if text else None,
-    "credsexpire": lambda text: duration(text) if text else 0.0,
+    "credentials": parse_credential_source,
+    "credsexpire": duration,
     "insecure": _flag,
     "defaultns": lambda text: text.strip("/"),
     "limit": _number,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from task.errors import RegistryError
-from task.plain_data import mapping, text
+from task.plain_data import mapping, text, texts
 
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 IMAGES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -93,9 +93,8 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
     """Return the images of a manifest, without the attestations and other artifacts of an index."""
     data = manifest.data
     if not manifest.is_index:
-        config = data.get("config")
-        created = text(mapping(data.get("annotations")).get(_CREATED))
-        return (Member(manifest.digest, "", text(mapping(config).get("digest")), instant(created)),)
+        created = instant(text(data, "annotations", _CREATED))
+        return (Member(manifest.digest, "", text(data, "config", "digest"), created),)
     entries = data.get("manifests")
     if not isinstance(entries, list):
         raise RegistryError("the registry's index is invalid: it has no list of manifests", hint="push the image again")
@@ -113,10 +112,8 @@ def history_config(data: Mapping[str, Any]) -> Config:
 def read_config(data: Any) -> Config:
     """Parse the config of an image. Missing or malformed parts are empty."""
     data = mapping(data)
-    labels = mapping(mapping(data.get("config")).get("Labels"))
-    texts = {key: value for key, value in labels.items() if isinstance(value, str)}
     os = {**data, "os": data.get("os") or ("linux" if data.get("architecture") else "")}
-    return Config(instant(text(data.get("created"))), _platform(os), texts)
+    return Config(instant(text(data, "created")), _platform(os), texts(data, "config", "Labels"))
 
 
 def instant(text: str) -> str:
@@ -156,15 +153,15 @@ def fits(wanted: Sequence[str], platform: str) -> bool:
 
 def _is_image(data: Any) -> bool:
     entry = mapping(data)
-    if not is_digest(text(entry.get("digest"))):
+    if not is_digest(text(entry, "digest")):
         return False
     # BuildKit stores provenance and SBOMs as members of the index, for the platform unknown/unknown.
-    if "vnd.docker.reference.type" in mapping(entry.get("annotations")) or entry.get("artifactType"):
+    if "vnd.docker.reference.type" in mapping(entry, "annotations") or entry.get("artifactType"):
         return False
-    platform = mapping(entry.get("platform"))
+    platform = mapping(entry, "platform")
     if "unknown" in (platform.get("os"), platform.get("architecture")):
         return False
-    return text(entry.get("mediaType")) in ("", *INDEXES, *IMAGES, SIGNED)
+    return text(entry, "mediaType") in ("", *INDEXES, *IMAGES, SIGNED)
 
 
 def _platform(data: Any) -> str:

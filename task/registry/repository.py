@@ -16,7 +16,7 @@ from urllib.parse import quote, urljoin
 
 from task.errors import RegistryDownError, RegistryError
 from task.http import Response
-from task.plain_data import mapping, mappings
+from task.plain_data import mappings, texts
 from task.registry.api import RegistryApi
 from task.registry.docker_config import RegistryLogin
 from task.registry.manifest import ACCEPT, INDEXES, Config, Manifest, Member, digest_of, is_digest, signed_payload
@@ -286,8 +286,8 @@ class ImageRepository:
 
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
-    for entry in mappings(page.get("manifests")):
+    for entry in mappings(page, "manifests"):
         if not is_digest(str(entry.get("digest", ""))):
             continue
-        notes = {key: one for key, one in mapping(entry.get("annotations")).items() if isinstance(one, str)}
-        yield Referrer(entry["digest"], str(entry.get("mediaType", "")), str(entry.get("artifactType") or ""), notes)
+        kind, artifact = str(entry.get("mediaType", "")), str(entry.get("artifactType") or "")
+        yield Referrer(entry["digest"], kind, artifact, texts(entry, "annotations"))

@@ -17,13 +17,13 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
 from task.errors import Malformed
 from task.model import Demand
-from task.plain_data import elements, mapping, mappings, text
+from task.plain_data import elements, mapping, mappings, text, texts, value_at
 from task.text import fits_glob, shortened
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -81,13 +81,11 @@ def signature_tag(digest: str, ending: str = "sig") -> str:
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
     """Return the signature layers of a manifest."""
     signatures = []
-    for raw in elements(manifest.get("layers"))[:MOST]:
-        kind, digest, size = (mapping(raw).get(key) for key in ("mediaType", "digest", "size"))
-        form = "bundle" if str(kind).startswith(BUNDLE) else _FORMS.get(str(kind))
-        if form and isinstance(digest, str) and isinstance(size, int) and size <= LARGEST:
-            notes = mapping(mapping(raw).get("annotations"))
-            texts = {key: text for key, text in notes.items() if isinstance(text, str)}
-            signatures.append(Layer(digest, form, texts))
+    for raw in elements(manifest, "layers")[:MOST]:
+        kind, digest, size = text(raw, "mediaType"), text(raw, "digest"), value_at(raw, "size")
+        form = "bundle" if kind.startswith(BUNDLE) else _FORMS.get(kind)
+        if form and digest and isinstance(size, int) and size <= LARGEST:
+            signatures.append(Layer(digest, form, texts(raw, "annotations")))
     return tuple(signatures)
 
 
@@ -102,22 +100,21 @@ def signed(layer: Layer, blob: bytes) -> Signed:
         raise Malformed(f"it is larger than {LARGEST // 1024} KiB")
     if layer.form == "payload":
         return _payload(layer, blob)
-    return _statement(layer, blob, mapping(_json(blob).get("dsseEnvelope")) if layer.form == "bundle" else _json(blob))
+    return _statement(layer, blob, mapping(_json(blob), "dsseEnvelope") if layer.form == "bundle" else _json(blob))
 
 
 def _payload(layer: Layer, blob: bytes) -> Signed:
-    critical = mapping(_json(blob).get("critical"))
+    critical = mapping(_json(blob), "critical")
     if critical.get("type") != _TYPE:
         raise Malformed("it is not a signature of an image")
-    digest = mapping(critical.get("image")).get("docker-manifest-digest")
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
-    digests = (digest,) if isinstance(digest, str) else ()
-    return Signed("payload", blob, (signature,), digests, b"", *_identified(layer))
+    digest = text(critical, "image", "docker-manifest-digest")
+    return Signed("payload", blob, (signature,), (digest,) if digest else (), b"", *_identified(layer))
 
 
 def _identified(layer: Layer) -> tuple[str, int]:
     """Return the certificate in the annotations of a layer, and its place in the transparency log."""
-    index = mapping(_json(layer.annotations.get(_LOGGED, "{}")).get("Payload")).get("logIndex")
+    index = value_at(_json(layer.annotations.get(_LOGGED, "{}")), "Payload", "logIndex")
     return layer.annotations.get(_CERTIFICATE, ""), index if isinstance(index, int) else -1
 
 
@@ -126,15 +123,16 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     if kind != _STATEMENT:
         raise Malformed(f"it is a {layer.form} without a statement about an image")
     statement = _json(content)
-    subjects = (mapping(mapping(subject).get("digest")).get("sha256") for subject in elements(statement.get("subject")))
-    digests = tuple(f"sha256:{digits}" for digits in subjects if isinstance(digits, str))
-    signatures = tuple(_decoded(mapping(entry).get("sig")) for entry in elements(envelope.get("signatures"))[:MOST])
+    subjects = (text(subject, "digest", "sha256") for subject in elements(statement, "subject"))
+    digests = tuple(f"sha256:{digits}" for digits in subjects if digits)
+    signatures = tuple(_decoded(mapping(entry).get("sig")) for entry in elements(envelope, "signatures")[:MOST])
     attests = layer.form == "envelope" or statement.get("predicateType") != SIGNED
     if attests and statement.get("_type") not in _STATEMENTS:
         raise Malformed("it has a statement of an unknown type")
     content = encoded(kind, content)
-    found = Signed(layer.form, content, signatures, digests, blob, *_identified(layer))
-    return replace(found, statement=statement) if attests else found
+    return Signed(
+        layer.form, content, signatures, digests, blob, *_identified(layer), statement=statement if attests else None
+    )
 
 
 def encoded(kind: str, content: bytes) -> bytes:
@@ -241,33 +239,33 @@ def objection(origin: Origin, demand: Demand) -> str:
 
 def origin_of(statement: Mapping[str, Any]) -> Origin:
     """Return where a statement says that its subjects were built. Raises `Malformed` for any other statement."""
-    read = PREDICATES.get(text(statement.get("predicateType")))
+    read = PREDICATES.get(text(statement, "predicateType"))
     if read is None:
         raise Malformed(f"it is no SLSA provenance, but {shortened(text(statement.get('predicateType')), 80)!r}")
-    return read(mapping(statement.get("predicate")))
+    return read(mapping(statement, "predicate"))
 
 
 def _v0_2(predicate: Mapping[str, Any]) -> Origin:
-    source = mapping(mapping(predicate.get("invocation")).get("configSource"))
-    builder = text(mapping(predicate.get("builder")).get("id"))
+    source = mapping(predicate, "invocation", "configSource")
+    builder = text(predicate, "builder", "id")
     repository, ref = _repository(source.get("uri"))
     repositories: Sequence[str] = (repository,)
-    if _TEKTON.match(text(predicate.get("buildType"))):  # the config source is that of the pipeline
-        repositories, ref = _of_git(mappings(predicate.get("materials"))), ""
+    if _TEKTON.match(text(predicate, "buildType")):  # the config source is that of the pipeline
+        repositories, ref = _of_git(mappings(predicate, "materials")), ""
     return Origin("slsa-v0.2", _each(repositories), ref, _path(source.get("entryPoint")), _each([builder]))
 
 
 def _v1(predicate: Mapping[str, Any]) -> Origin:
-    definition = mapping(predicate.get("buildDefinition"))
-    builder = text(mapping(mapping(predicate.get("runDetails")).get("builder")).get("id"))
-    given = mapping(definition.get("externalParameters"))
-    workflow, dependencies = mapping(given.get("workflow")), mappings(definition.get("resolvedDependencies"))
-    path, ref = _path(workflow.get("path")), text(workflow.get("ref"))
+    definition = mapping(predicate, "buildDefinition")
+    builder = text(predicate, "runDetails", "builder", "id")
+    given = mapping(definition, "externalParameters")
+    workflow, dependencies = mapping(given, "workflow"), mappings(definition, "resolvedDependencies")
+    path, ref = _path(workflow.get("path")), text(workflow, "ref")
     if workflow:
         repositories: Sequence[str] = (_repository(workflow.get("repository"))[0],)
-    elif _TEKTON.match(text(definition.get("buildType"))):
-        run = mapping(given.get("runSpec"))
-        path = text(mapping(run.get("pipelineRef")).get("name")) or text(mapping(run.get("taskRef")).get("name"))
+    elif _TEKTON.match(text(definition, "buildType")):
+        run = mapping(given, "runSpec")
+        path = text(run, "pipelineRef", "name") or text(run, "taskRef", "name")
         repositories = _of_git(one for one in dependencies if one.get("name") == "inputs/result")
     elif isinstance(given.get("source"), str):  # GitLab
         repositories, path = (_repository(given["source"])[0],), _path(given.get("entryPoint"))
@@ -304,7 +302,7 @@ def _repository(uri: object) -> tuple[str, str]:
 
 def _of_git(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the Git repositories among dependencies."""
-    uris = (text(one.get("uri")) for one in dependencies)
+    uris = (text(one, "uri") for one in dependencies)
     return [_repository(uri)[0] or uri for uri in uris if uri.startswith("git+") or uri.endswith(".git")]
 
 
