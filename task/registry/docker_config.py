@@ -10,7 +10,7 @@ import json
 import os
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -44,9 +44,9 @@ class RegistryLogin:
 class DockerConfig:
     """One config file. Keys are in normal form: `host[:port][/path]`."""
 
-    logins: Mapping[str, RegistryLogin] = field(default_factory=dict)
-    helpers: Mapping[str, str] = field(default_factory=dict)  # credHelpers: key → name of a helper
-    store: str = ""  # credsStore: the helper for all other registries
+    logins: Mapping[str, RegistryLogin]
+    helpers: Mapping[str, str]  # credHelpers: key → name of a helper
+    store: str  # credsStore: the helper for all other registries
 
 
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
@@ -66,11 +66,11 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
         raise Malformed("names a credential helper that is not text")
     given = {key: login for key, login in logins.items() if login is not None}
-    keys: dict[tuple[str, ...], list[str]] = {}
+    keys: dict[RegistryLogin, list[str]] = {}
     for key, login in given.items():
-        keys.setdefault(_revealed(login), []).append(key)
+        keys.setdefault(login, []).append(key)
     return DockerConfig(
-        {key: replace(login, hosts=hosts_of(keys[_revealed(login)])) for key, login in given.items()},
+        {key: replace(login, hosts=hosts_of(keys[login])) for key, login in given.items()},
         {normal(key): name for key, name in helpers.items() if name},
         store,
     )
@@ -83,7 +83,7 @@ def normal(key: str) -> str:
     return f"{host}/{path}" if path and path not in ("v1", "v2") else host
 
 
-def best_key(keys: Mapping[str, Any], registry: str, repository: str) -> str | None:
+def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
     """Return the longest of the keys that covers `registry/repository`, or None if no key does."""
     name = normal(f"{registry}/{repository}")
     fitting = [key for key in keys if _covers(key, name)]
@@ -134,10 +134,6 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     if not (password or identity or token):
         return None
     return RegistryLogin(user, Secret(password), identity, token, origin)
-
-
-def _revealed(login: RegistryLogin) -> tuple[str, ...]:
-    return (login.username, login.password.reveal(), login.identity.reveal(), login.token.reveal())
 
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:

@@ -14,7 +14,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from threading import Lock
 
 import sh
@@ -45,34 +44,26 @@ _TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the s
 _NO_USER = frozenset(" \"'{}[]")
 
 
-@dataclass(frozen=True)
-class RegistryLoginOptions:
-    """A login from options, and the registries or repositories that it is for: `ghcr.io`, `ghcr.io/acme`."""
-
-    login: RegistryLogin
-    scopes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """The sources that an annotation may name."""
-
-    env: Collection[str] = ()  # variables for `env:`; registries.conf may name any
-    execute: bool = False  # whether `ext:` is allowed, in registries.conf as well
-    namespace: str = ""  # the control plane's; every Application may name its pull secrets
-
-
 class Logins:
     """All logins of one run. Safe to use from several threads."""
 
     def __init__(
         self,
         environ: Mapping[str, str],
-        given: RegistryLoginOptions | None = None,
-        allowed: Allowed = Allowed(),
+        given: Mapping[str, RegistryLogin] | None = None,
         secret: Secrets | None = None,
+        *,
+        allow_env: Collection[str] = (),
+        allow_exec: bool = False,
+        namespace: str = "",
     ) -> None:
-        self._environ, self._given, self._allowed, self._secret = environ, given, allowed, secret
+        """`given` are logins from options, by the registry or repository that each is for (`normal`).
+
+        Annotations may name the variables `allow_env` (registries.conf any), and the pull secrets of the control
+        plane's `namespace`. With `allow_exec`, both may name scripts.
+        """
+        self._environ, self._given, self._secret = environ, given or {}, secret
+        self._allow_env, self._allow_exec, self._namespace = allow_env, allow_exec, namespace
         self._lock = Lock()
         self._known: dict[object, tuple[RegistryLogin | None, float]] = {}
         self._files: tuple[DockerConfig, ...] | None = None
@@ -88,23 +79,28 @@ class Logins:
         except Malformed as problem:
             raise RegistryError(f"pull-secret: {problem.message}", hint=problem.hint) from None
         self._check(source, namespace)
-        subject = _subject(source, host, repository)
-        return self._once(subject, 0, lambda: self._named(source, _ANNOTATION, host, repository))
+        return self._of_source(source, _ANNOTATION, 0, host, repository)
 
     def of_conf(self, source: CredentialSource, expire: float, host: str, repository: str) -> RegistryLogin | None:
         """Return the login that registries.conf names.
 
         After `expire` seconds, find it again, because an ECR token ends.
         """
-        if source.kind == "ext":
-            self._check_script()
-        where = "credentials in registries.conf"
-        subject = _subject(source, host, repository)
-        return self._once(subject, expire, lambda: self._named(source, where, host, repository))
+        return self._of_source(source, "credentials in registries.conf", expire, host, repository)
 
     def of_host(self, host: str, repository: str) -> RegistryLogin | None:
         """Return the login for a registry from options or Docker's config files, or None."""
         return self._once((host, repository), 0, lambda: self._from_options(host, repository))
+
+    def _of_source(
+        self, source: CredentialSource, where: str, expire: float, host: str, repository: str
+    ) -> RegistryLogin | None:
+        if source.kind == "ext" and not self._allow_exec:
+            raise RegistryError("ext: credentials need --allow-exec", hint="allow it, or name a secret or a variable")
+        # Only a pull secret may have several logins, for different registries and repositories.
+        several = source.kind == "pullsecret" or source.registry
+        key = (source, host, repository) if several else (source,)
+        return self._once(key, expire, lambda: self._named(source, where, host, repository))
 
     def _once(self, key: object, expire: float, find: Callable[[], RegistryLogin | None]) -> RegistryLogin | None:
         with self._lock:
@@ -119,26 +115,20 @@ class Logins:
             # AIU v1.3 refuses secrets of other namespaces as well. AIU v0 uses any secret that its own account may
             # read. A pull secret goes only to the registry that it names itself, but the text of a field would go to
             # the registry that the Application's author chose.
-            shared = (self._allowed.namespace,) if source.kind == "pullsecret" else ()
+            shared = (self._namespace,) if source.kind == "pullsecret" else ()
             if source.namespace not in (namespace, *shared):
                 raise AnnotationError(
                     f"pull-secret names a secret of namespace {source.namespace}, the Application is in {namespace}",
                     hint="name a secret of the Application's own namespace, or a pullsecret of Argo CD's",
                 )
-        if source.kind == "env" and source.env not in self._allowed.env:
+        if source.kind == "env" and source.env not in self._allow_env:
             raise RegistryError(
                 f"pull-secret: the variable {source.env[:100]!r} is not one that annotations may name",
                 hint="allow it with --allow-env; registries.conf may name any variable",
             )
-        if source.kind == "ext":
-            self._check_script()
-
-    def _check_script(self) -> None:
-        if not self._allowed.execute:
-            raise RegistryError("ext: credentials need --allow-exec", hint="allow it, or name a secret or a variable")
 
     def _named(self, source: CredentialSource, where: str, host: str, repository: str) -> RegistryLogin | None:
-        if source.registry and best_key({normal(source.registry): ""}, host, repository) is None:
+        if source.registry and best_key([normal(source.registry)], host, repository) is None:
             return self._from_options(host, repository)
         if source.kind == "env":
             return _pair(self._environ.get(source.env, ""), f"{where}, variable {source.env}")
@@ -180,9 +170,8 @@ class Logins:
         return config.logins[key]
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
-        given = self._given
-        if given and best_key({normal(scope): "" for scope in given.scopes}, host, repository) is not None:
-            return given.login
+        if key := best_key(self._given, host, repository):
+            return self._given[key]
         if self._files is None:
             self._files = config_files(self._environ)
         logins = (self._from_file(config, host, repository) for config in self._files)
@@ -205,14 +194,6 @@ class Logins:
         if (name, server) not in self._from_helpers:
             self._from_helpers[name, server] = helper(name, server, self._environ, needed=needed)
         return self._from_helpers[name, server]
-
-
-def _subject(source: CredentialSource, host: str, repository: str) -> tuple[object, ...]:
-    """Return the cache key of a source's login.
-
-    Only a pull secret may have several logins, for different registries and repositories.
-    """
-    return (source, host, repository) if source.kind == "pullsecret" or source.registry else (source,)
 
 
 def _pair(text: str, where: str) -> RegistryLogin:

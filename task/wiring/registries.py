@@ -15,9 +15,9 @@ from task.model import Demand, Identity, KeySecret, Question
 from task.output.log import Log
 from task.registry.api import LIMITS
 from task.registry.client import Registry
-from task.registry.docker_config import hosts_of, password_of
+from task.registry.docker_config import RegistryLogin, hosts_of, normal, password_of
 from task.registry.endpoint import read_registries_conf
-from task.registry.logins import Allowed, Logins, RegistryLoginOptions
+from task.registry.logins import Logins
 from task.registry.proofs import Asked, Check
 from task.repository_config.config import PATH
 from task.settings import Settings, VerifyOptions
@@ -45,8 +45,10 @@ def registry_of(
     logins = Logins(
         environ,
         _given(settings, environ),
-        Allowed(given.allow_env, given.allow_exec, settings.sources.argocd_namespace),
         secret,
+        allow_env=given.allow_env,
+        allow_exec=given.allow_exec,
+        namespace=settings.sources.argocd_namespace,
     )
     conf = read_registries_conf(given.registries_conf) if given.registries_conf else ()
     authorities = certificates(settings.access.ca_file)
@@ -143,16 +145,16 @@ def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check
     return partial(Keyless, Sigstore(log, trust_root))
 
 
-def _given(settings: Settings, environ: Mapping[str, str]) -> RegistryLoginOptions | None:
-    """Return the login from options, with the registries that it is for."""
+def _given(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, RegistryLogin]:
+    """Return the login from options, by the registries that it is for."""
     given = settings.registry
     login = password_of(given.registry_username, given.registry_password_file, environ)
     if login is None:
-        return None
+        return {}
     if not given.registry_credentials_for:  # the owner of an Application chooses the registry
         raise UsageError(
             "a registry's password is given, but not for which registry",
             hint="name it: --registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
     named = given.registry_credentials_for
-    return RegistryLoginOptions(replace(login, hosts=hosts_of(named)), named)
+    return dict.fromkeys(map(normal, named), replace(login, hosts=hosts_of(named)))

@@ -15,7 +15,7 @@ from task.image import parse_image
 from task.model import Answer, Fact, Question
 from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin
-from task.registry.logins import Logins, RegistryLoginOptions
+from task.registry.logins import Logins
 from task.secret import Secret
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("registry")]
@@ -42,7 +42,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
 
 
 def registry(login: tuple[str, str] | None = None, name: str = "", ca: str = "") -> Registry:
-    given = RegistryLoginOptions(RegistryLogin(login[0], Secret(login[1])), (name,)) if login else None
+    given = {name: RegistryLogin(login[0], Secret(login[1]))} if login else {}
     return Registry(Logins({}, given), ca=ca, limits=Limits(tries=1))
 
 

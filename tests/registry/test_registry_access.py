@@ -28,7 +28,7 @@ from task.registry.bearer_tokens import challenges, may_be_asked, may_get_login
 from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin, parse_docker_config
 from task.registry.endpoint import RegistryConf, place_of
-from task.registry.logins import Logins, RegistryLoginOptions
+from task.registry.logins import Logins
 from task.secret import Secret
 
 pytestmark = pytest.mark.measured
@@ -57,24 +57,11 @@ def server(servers: Callable[..., RegistryApi]) -> RegistryApi:
 
 
 def registry(login: RegistryLogin | None = LOGIN, lines: list[str] | None = None, **ways: object) -> Registry:
-    given = RegistryLoginOptions(login, _Everywhere()) if login else None
+    given = {"127.0.0.1:*": login, "localhost:*": login} if login else {}
     return Registry(Logins({}, given), (lines if lines is not None else []).append, **{"limits": QUICK, **ways})  # type: ignore[arg-type]
 
 
-class _Everywhere(tuple[str, ...]):
-    """Scopes for any loopback port: ports are known only when a server runs."""
-
-    __slots__ = ()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([f"{host}:{port}" for host in ("127.0.0.1", "localhost") for port in PORTS])
-
-
-PORTS: set[int] = set()
-
-
 def ask(server: RegistryApi, asking: Registry | None = None, reference: str = "acme/api:1.0") -> Answer:
-    PORTS.add(server.server_address[1])
     question = Question(parse_image(f"{server.name}/{reference}"), ("digest", "exists"))
     return (asking or registry()).answer([question])[question]
 
@@ -122,7 +109,6 @@ def test_a_bearer_token_is_asked_for_once_per_repository(server: RegistryApi) ->
 def test_many_threads_ask_for_one_token(server: RegistryApi) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.delay = 0.01
-    PORTS.add(server.server_address[1])
     questions = [Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(30)]
     answers = registry().answer(questions)
     assert all(found == Answer(exists=False) for found in answers.values())
@@ -246,7 +232,6 @@ def test_a_redirect_takes_no_login_along(servers: Callable[..., RegistryApi]) ->
     config = next(iter(API.blobs))
     signed = f"{store.url}/v2/acme/api/blobs/{config}?X-Amz-Signature=s1gn3d"
     one.faults[f"/blobs/{config}"] = lambda _: (307, {"Location": signed}, b"")
-    PORTS.add(one.server_address[1])
     lines: list[str] = []
     question = Question(parse_image(f"{one.name}/acme/api:1.0"), ("created",))
     assert registry(lines=lines).answer([question])[question].created
@@ -283,7 +268,6 @@ def test_refusals(
 ) -> None:
     body = f'{{"errors": [{{"code": "{code}", "message": "{PASSWORD}"}}]}}'.encode() if code else b"oops"
     server.faults["/manifests/1.0"] = lambda seen: (status, {}, b"" if seen.method == "HEAD" else body)
-    PORTS.add(server.server_address[1])
     question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("created",))
     error = registry(login).answer([question])[question].error
     assert type(error) is kind
@@ -640,7 +624,6 @@ def test_whether_a_400_is_a_registrys_own(
     server: RegistryApi, headers: dict[str, str], body: bytes, requests: int
 ) -> None:
     server.faults["/manifests/1.0"] = lambda _: (400, headers, body)
-    PORTS.add(server.server_address[1])
     question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("created",))
     assert type(registry().answer([question])[question].error) is RegistryError
     assert len(server.seen) == requests

@@ -14,7 +14,7 @@ from task.model import Question
 from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin
 from task.registry.endpoint import RegistryConf, read_registries_conf
-from task.registry.logins import Logins, RegistryLoginOptions
+from task.registry.logins import Logins
 from task.secret import Secret
 
 pytestmark = pytest.mark.measured
@@ -73,7 +73,7 @@ def test_what_was_learnt_is_kept_at_the_end(server: RegistryApi, tmp_path: Path)
 def test_a_token_server_that_is_down(server: RegistryApi, status: int, kind: type[RegistryError]) -> None:
     server.ask_for_tokens(ci="p")
     server.faults["/token"] = lambda _: (status or 200, {"Content-Length": "" if status else "99"}, b"{")
-    login = RegistryLoginOptions(RegistryLogin("ci", Secret("p")), (server.name,))
+    login = {server.name: RegistryLogin("ci", Secret("p"))}
     asked = question(server)
     error = Registry(Logins({}, login), limits=Limits(silence=0.5, tries=1)).answer([asked])[asked].error
     assert type(error) is kind

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from task.errors import (
     UsageError,
 )
 from task.registry.docker_config import RegistryLogin, password_of
-from task.registry.logins import Allowed, Logins, RegistryLoginOptions
+from task.registry.logins import Logins
 from task.secret import Secret
 
 pytestmark = pytest.mark.measured
@@ -168,7 +169,7 @@ def test_a_helper_is_asked_once_for_a_registry(tmp_path: Path) -> None:
 
 def test_a_login_by_options_is_for_its_registries_only() -> None:
     login = RegistryLogin("ci", Secret("p"))
-    logins = Logins({}, RegistryLoginOptions(login, ("ghcr.io/acme", "docker.io")))
+    logins = Logins({}, {"ghcr.io/acme": login, "docker.io": login})
     assert logins.of_host("ghcr.io", "acme/api") is login
     assert logins.of_host("registry-1.docker.io", "library/nginx") is login
     assert logins.of_host("ghcr.io", "other/api") is None
@@ -227,9 +228,9 @@ def secret(namespace: str, name: str) -> Mapping[str, bytes]:
     return SECRETS[namespace, name]
 
 
-def of_annotation(text: str, environ: Mapping[str, str] | None = None, **allowed: object) -> RegistryLogin | None:
-    terms = Allowed(**{"namespace": "argocd", **allowed})  # type: ignore[arg-type]
-    return Logins(environ or {}, allowed=terms, secret=secret).of_annotation(text, "web", "ghcr.io", "acme/api")
+def of_annotation(text: str, environ: Mapping[str, str] | None = None, **allowed: Any) -> RegistryLogin | None:
+    terms = {"namespace": "argocd", **allowed}
+    return Logins(environ or {}, secret=secret, **terms).of_annotation(text, "web", "ghcr.io", "acme/api")
 
 
 @pytest.mark.parametrize(
@@ -288,11 +289,11 @@ def test_a_secret_without_a_cluster() -> None:
 
 
 def test_variables_that_were_allowed() -> None:
-    login = of_annotation("env:REG", {"REG": "ci:a:b"}, env=("REG",))
+    login = of_annotation("env:REG", {"REG": "ci:a:b"}, allow_env=("REG",))
     assert login is not None
     assert (login.username, login.password.reveal()) == ("ci", "a:b")
     with pytest.raises(RegistryAccessError, match="variable REG"):
-        of_annotation("env:REG", {"REG": "s3cret"}, env=("REG",))
+        of_annotation("env:REG", {"REG": "s3cret"}, allow_env=("REG",))
 
 
 def script(folder: Path, text: str, mode: int = 0o755) -> str:
@@ -301,7 +302,7 @@ def script(folder: Path, text: str, mode: int = 0o755) -> str:
 
 def test_a_script_that_was_allowed(tmp_path: Path) -> None:
     path = script(tmp_path, 'echo "ci:${IMAGE_UPDATE_GIT_TOKEN:-hidden}"')
-    login = of_annotation(f"ext:{path}", {"IMAGE_UPDATE_GIT_TOKEN": "s3cret"}, execute=True)
+    login = of_annotation(f"ext:{path}", {"IMAGE_UPDATE_GIT_TOKEN": "s3cret"}, allow_exec=True)
     assert login is not None
     assert (login.username, login.password.reveal()) == ("ci", "hidden")
 
@@ -316,7 +317,7 @@ def test_a_script_that_was_allowed(tmp_path: Path) -> None:
 )
 def test_a_script_that_fails(tmp_path: Path, text: str, mode: int, words: str) -> None:
     with pytest.raises(RegistryAccessError, match=words) as refused:
-        of_annotation(f"ext:{script(tmp_path, text, mode)}", execute=True)
+        of_annotation(f"ext:{script(tmp_path, text, mode)}", allow_exec=True)
     assert "s3cret" not in refused.value.message
 
 
@@ -324,24 +325,24 @@ def test_a_script_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("task.registry.logins._PATIENCE", {"script": 0.3})
     began = time.monotonic()
     with pytest.raises(RegistryDownError, match="within"):
-        of_annotation(f"ext:{script(tmp_path, 'sleep 20')}", execute=True)
+        of_annotation(f"ext:{script(tmp_path, 'sleep 20')}", allow_exec=True)
     assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("path", ["login.sh", "./login.sh", "/bin/../bin/true", "/nonexistent"])
 def test_a_script_is_an_absolute_path(path: str) -> None:
     with pytest.raises(RegistryError, match=r"absolute|not a program"):
-        of_annotation(f"ext:{path}", execute=True)
+        of_annotation(f"ext:{path}", allow_exec=True)
 
 
 def test_credentials_of_registries_conf_are_renewed_when_they_expire(tmp_path: Path) -> None:
     path = script(tmp_path, f"echo x >> {tmp_path}/calls; echo ci:p")
     source = CredentialSource("ext", script=path)
-    logins = Logins({}, allowed=Allowed(execute=True))
+    logins = Logins({}, allow_exec=True)
     for _ in range(3):
         logins.of_conf(source, 0, "ghcr.io", "acme/api")
     assert (tmp_path / "calls").read_text().split() == ["x"]
-    short = Logins({}, allowed=Allowed(execute=True))
+    short = Logins({}, allow_exec=True)
     short.of_conf(source, 0.001, "ghcr.io", "acme/api")
     time.sleep(0.01)
     short.of_conf(source, 0.001, "ghcr.io", "acme/api")
