@@ -56,10 +56,8 @@ class Given:
     def without_placeholders(self, text: str) -> str:
         """Return the text. Raises an error if it still has a placeholder of the CI system."""
         if found := PLACEHOLDER.search(text):
-            raise UsageError(
-                f"{self.name}: the pipeline did not replace {found.group()[:200]}",
-                hint="check the names in it, and that the step which makes the value runs before this one",
-            )
+            hint = "check the names in it, and that the step which makes the value runs before this one"
+            raise UsageError(f"{self.name}: the pipeline did not replace {found.group()[:200]}", hint=hint)
         return text
 
 

@@ -758,10 +758,8 @@ def check(settings: Settings) -> None:
         if not settings.rollout.wait:
             raise UsageError("--on-failure=rollback is given without --wait", hint="give --wait: it sees the failure")
         if settings.git.pull_request and not settings.commit.auto_merge:
-            raise UsageError(
-                "--on-failure=rollback does not go with a pull request that a person merges",
-                hint="give --auto-merge, or leave out --on-failure and run: image-update rollback",
-            )
+            hint = "give --auto-merge, or leave out --on-failure and run: image-update rollback"
+            raise UsageError("--on-failure=rollback does not go with a pull request that a person merges", hint=hint)
     for one in settings.commit.push_option:
         if not one.isprintable():
             raise UsageError(f"--push-option: {one!r} has a control character", hint="remove it")
@@ -781,14 +779,12 @@ def check(settings: Settings) -> None:
 
 def _check_verify(given: VerifyOptions) -> None:
     if bool(given.verify_identity) != bool(given.verify_issuer):
-        raise UsageError(
-            f"{'--verify-identity' if given.verify_identity else '--verify-issuer'} is given alone",
-            hint="give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so",
-        )
+        hint = "give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so"
+        message = f"{'--verify-identity' if given.verify_identity else '--verify-issuer'} is given alone"
+        raise UsageError(message, hint=hint)
     if given.verify and given.verify_identity:
-        raise UsageError(
-            "--verify and --verify-identity are both given", hint="choose one: a public key, or an identity"
-        )
+        hint = "choose one: a public key, or an identity"
+        raise UsageError("--verify and --verify-identity are both given", hint=hint)
 
 
 def _check_api(given: CommitOptions) -> None:

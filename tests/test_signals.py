@@ -314,7 +314,7 @@ MOMENTS_AFTER_THE_PUSH = [
     ("return", "task.ci.publish.publish"),
     ("import", "task.output.metrics"),
     ("import", "prometheus_client"),
-    ("return", "task.output.notify.notify"),
+    ("return", "task.output.notify.send_events"),
     ("return", "task.cli.update.update"),
     ("return", "task.cli.app.main"),
 ]

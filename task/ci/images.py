@@ -35,30 +35,23 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
     except Malformed as error:
         raise UsageError(f"--image: {without_login(error.message)}", hint=without_login(error.hint)) from None
     if not images:
-        raise UsageError(
-            "no image is given", hint="name the image that was just built with --image REF, or give --images-from FILE"
-        )
+        hint = "name the image that was just built with --image REF, or give --images-from FILE"
+        raise UsageError("no image is given", hint=hint)
     if digest:
         if not DIGEST.fullmatch(digest):
-            raise UsageError(
-                f"--image-digest: {digest!r} is not a digest", hint="write sha256: and 64 hexadecimal digits"
-            )
+            hint = "write sha256: and 64 hexadecimal digits"
+            raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
         if len({image.identity for image in images}) > 1:
-            raise UsageError(
-                "--image-digest: several images are given, and it is for one",
-                hint="write the digests into the references: repo:tag@sha256:…",
-            )
+            hint = "write the digests into the references: repo:tag@sha256:…"
+            raise UsageError("--image-digest: several images are given, and it is for one", hint=hint)
         if other := next((image.digest for image in images if image.digest not in ("", digest)), ""):
-            raise UsageError(
-                f"--image and --image-digest differ in the digest ({other[:19]}…, {digest[:19]}…)",
-                hint="give one of them",
-            )
+            message = f"--image and --image-digest differ in the digest ({other[:19]}…, {digest[:19]}…)"
+            raise UsageError(message, hint="give one of them")
         images = tuple(replace(image, digest=digest) for image in images)
     if tag:
         if not TAG.fullmatch(tag):
-            raise UsageError(
-                f"--tag: {tag!r} is not a tag", hint="write letters, digits, '_', '.' and '-' only, 128 at most"
-            )
+            hint = "write letters, digits, '_', '.' and '-' only, 128 at most"
+            raise UsageError(f"--tag: {tag!r} is not a tag", hint=hint)
         if other := next((image.tag for image in images if image.tag not in ("", tag)), ""):
             raise UsageError(f"--image and --tag differ in the tag ({other}, {tag})", hint="give one of them")
         images = tuple(replace(image, tag=tag) for image in images)
@@ -67,14 +60,10 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
     for image in images:
         if not image.tag and not image.digest:
             if VERSION.fullmatch(image.name):
-                raise UsageError(
-                    f"--image: {image.name!r} is a tag without an image",
-                    hint=f"write the whole reference, such as ghcr.io/acme/web:{image.name}",
-                )
-            raise UsageError(
-                f"--image: {image.name!r} has neither a tag nor a digest",
-                hint=f"write {image.name}:<tag>, as the build pushed it",
-            )
+                hint = f"write the whole reference, such as ghcr.io/acme/web:{image.name}"
+                raise UsageError(f"--image: {image.name!r} is a tag without an image", hint=hint)
+            hint = f"write {image.name}:<tag>, as the build pushed it"
+            raise UsageError(f"--image: {image.name!r} has neither a tag nor a digest", hint=hint)
         before = distinct.setdefault((image.identity, image.tag), image)
         if before.digest and image.digest and before.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
@@ -94,7 +83,6 @@ KNOWN = (
     "jib-image.json, skaffold --file-output, goreleaser's artifacts.json and Tekton's IMAGES"
 )
 MOST = 1000  # images in one file; no build makes more
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 # An error quotes only words that look like this, because somebody may give a file of passwords by mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _SHOWN = 6
@@ -263,14 +251,13 @@ def _of_words(text: str) -> Built:
     words = [(number, word) for number, line in enumerate(text.splitlines(), 1) for word in re.split(r"[\s,]+", line)]
     words = [(number, word) for number, word in words if word]
     different = {word for _, word in words}
-    digests = {word for word in different if _DIGEST.fullmatch(word)}
+    digests = {word for word in different if DIGEST.fullmatch(word)}
     if digests and len(different) == 1:
         return Built(digest=next(iter(digests)))
     if digests:
         seen = "digests and references" if len(digests) < len(different) else "several digests"
-        raise Malformed(
-            f"{seen}, and nothing shows which belong together", "write repository:tag@digest, one on a line"
-        )
+        hint = "write repository:tag@digest, one on a line"
+        raise Malformed(f"{seen}, and nothing shows which belong together", hint)
     references = []
     for number, word in words:
         quotable = _LIKE_A_REFERENCE.fullmatch(word)
@@ -310,7 +297,7 @@ def _with_digest(name: str, digest: str) -> str:
 
 def _digest(value: Any, key: str) -> str:
     text = _string(value, key)
-    if text and not _DIGEST.fullmatch(text):
+    if text and not DIGEST.fullmatch(text):
         raise Malformed(f"its {key} is not a digest", "write sha256: and 64 digits 0-9a-f")
     return text
 
@@ -329,21 +316,16 @@ def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
     files = []
     for path in paths:
         try:
-            data = read_file(path, LARGEST)
+            files.append(built(read_file(path, LARGEST).decode()))
         except OSError as error:
-            raise UsageError(
-                f"--images-from: cannot read {path!r}: {error.strerror}",
-                hint="name the file that the build wrote; this step must see it (a workspace, an artifact)",
-            ) from None
-        except ValueError:  # a null byte
-            raise UsageError(
-                f"--images-from: {path!r} is not a path", hint="name the file that the build wrote"
-            ) from None
-        try:
-            files.append(built(data.decode()))
+            hint = "name the file that the build wrote; this step must see it (a workspace, an artifact)"
+            raise UsageError(f"--images-from: cannot read {path!r}: {error.strerror}", hint=hint) from None
         except UnicodeDecodeError:
             hint = "give the file that the builder wrote about the image, not the image"
             raise UsageError(f"--images-from {path}: it is not text", hint=hint) from None
         except Malformed as problem:
             raise UsageError(f"--images-from {path}: {problem.message}", hint=problem.hint) from None
+        except ValueError:  # a null byte
+            hint = "name the file that the build wrote"
+            raise UsageError(f"--images-from: {path!r} is not a path", hint=hint) from None
     return tuple(files)

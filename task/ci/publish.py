@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from task.errors import UsageError
 from task.model import Problem, Report
+from task.option import RESULTS_PREFIX
 from task.output.console import say, stdout_console, unwritable, write_stdout
 from task.output.markdown import summary
 from task.output.report_json import as_json, json_text, status
@@ -30,22 +31,10 @@ from task.urls import web_page, without_login
 LIMIT = 2048
 LONGEST_MESSAGE, _SHORT_MESSAGE = 300, 30  # bytes; the short one where all other values are as long as can be
 _OF_APPLICATIONS = 100  # bytes that the message leaves for the names of Applications
-DOTENV_PREFIX = "IMAGE_UPDATE_RESULT_"
 NAMES = (
-    "status",
-    "updated",
-    "commit",
-    "pull-request",
-    "repository",
-    "branch",
-    "tag",
-    "digest",
-    "applications",
-    "applications-count",
-    "rolled-back",
-    "message",
-    "image_ARTIFACT_INPUTS",
-)
+    "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",
+    "applications-count", "rolled-back", "message", "image_ARTIFACT_INPUTS",
+)  # fmt: skip
 
 
 def results(report: Report) -> Mapping[str, str]:
@@ -68,24 +57,25 @@ def results(report: Report) -> Mapping[str, str]:
     updated = sorted({one.subscription.application.key for one in report.updates})
     uri = image.name + (f":{image.tag}" if image.tag else "") if image else ""
     inputs = {"uri": (uri, 400), "digest": (image.digest if image else "", 135)}
-    values = {
+    values = dict.fromkeys(NAMES, "") | {
         "status": status(report),
         "updated": "true" if updated and not report.dry else "false",  # a hold's memory alone changes no image
-        "commit": _within(64, commit.commit) if commit else "",
-        "pull-request": web_page(commit.pull_request, 400) if commit else "",
-        "repository": _within(250, without_login(commit.repo)) if commit else "",
-        "branch": _within(250, commit.head) if commit else "",
-        "tag": _within(128, image.tag) if image else "",
-        "digest": _within(135, image.digest) if image else "",
-        "applications": "",
         "applications-count": str(len(updated)),
         "rolled-back": "true" if any(one.rollback for one in report.commits) else "false",
-        "message": "",
         # For Chains, this is a material of this run. A Tekton step fails if its object result lacks a declared member.
         "image_ARTIFACT_INPUTS": json.dumps(
             {name: text if len(json.dumps(text)) <= most + 2 else "" for name, (text, most) in inputs.items()}
         ),
     }
+    if image:
+        values |= {"tag": _within(128, image.tag), "digest": _within(135, image.digest)}
+    if commit:
+        values |= {
+            "commit": _within(64, commit.commit),
+            "pull-request": web_page(commit.pull_request, 400),
+            "repository": _within(250, without_login(commit.repo)),
+            "branch": _within(250, commit.head),
+        }
     room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in values.items()) - len("[]")
     message = cut(_message(report), min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE)))
     room -= len(message.encode())
@@ -134,7 +124,7 @@ def dotenv(values: Mapping[str, str]) -> str:
     variable: `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push to the branch.
     """
     # The runner expands variables in these values, and "$$" becomes "$". An error may quote "$CI_JOB_TOKEN".
-    lines = {f"{DOTENV_PREFIX}{name.upper().replace('-', '_')}": _one_line(value) for name, value in values.items()}
+    lines = {f"{RESULTS_PREFIX}{name.upper().replace('-', '_')}": _one_line(value) for name, value in values.items()}
     return "".join(f"{name}={value.replace('$', '$$')}\n" for name, value in lines.items())
 
 

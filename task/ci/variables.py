@@ -135,10 +135,8 @@ def sequence_of(text: str) -> int | None:
     """Return the number in `--sequence`, or None for "". Raises `UsageError` for anything but 1 to 20 digits."""
     text = text.strip()
     if text and not _NUMBER.fullmatch(text):
-        raise UsageError(
-            f"--sequence: {text[:50]!r} is not a build number",
-            hint="write a number that grows with every build, up to 20 digits",
-        )
+        hint = "write a number that grows with every build, up to 20 digits"
+        raise UsageError(f"--sequence: {text[:50]!r} is not a build number", hint=hint)
     return int(text) if text else None
 
 
@@ -258,10 +256,8 @@ def request_event(environ: Mapping[str, str]) -> RequestEvent:
             raise UsageError("--comment: the pull request's repository is not known", hint=f"set {names}")
         return RequestEvent(repository, number)
     names = ", ".join(("GITHUB_REF", *(one.numbers[-1] for one in REQUESTS)))
-    raise UsageError(
-        "--comment: no variable of a CI system names a pull request",
-        hint=f"run it in a job of a pull request, or set one of {names}",
-    )
+    hint = f"run it in a job of a pull request, or set one of {names}"
+    raise UsageError("--comment: no variable of a CI system names a pull request", hint=hint)
 
 
 def _of_actions(known: Mapping[str, str]) -> RequestEvent:
@@ -278,10 +274,8 @@ def _of_actions(known: Mapping[str, str]) -> RequestEvent:
     if number := _in_the_event(path):
         return RequestEvent(repository, number)
     event = f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) names none" if path else "GITHUB_EVENT_PATH is not set"
-    raise UsageError(
-        f"--comment: this job runs for no pull request: GITHUB_REF is {reference[:200]!r}, and {event}",
-        hint="run it in a workflow that is started on: pull_request",
-    )
+    message = f"--comment: this job runs for no pull request: GITHUB_REF is {reference[:200]!r}, and {event}"
+    raise UsageError(message, hint="run it in a workflow that is started on: pull_request")
 
 
 def _in_the_event(path: str) -> str:

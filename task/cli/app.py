@@ -27,7 +27,7 @@ from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
 from task.model import Problem, Report
 from task.output.console import abandon, unwritable
-from task.output.notify import Receivers, notify
+from task.output.notify import count_run
 from task.settings import TAKEN, WRITERS, ResultOptions
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
@@ -207,5 +207,5 @@ def _end(error: TaskError, call: Call) -> int:
             else:
                 publish(failure, output, call.environ)
             if path := call.given.get("metrics_file"):
-                notify(failure, Receivers(path), 0.0, call.environ, call.log)
+                count_run(failure, path, 0.0, call.log)
     return code

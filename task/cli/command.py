@@ -125,10 +125,8 @@ class GroupedHelp(TyperCommand):
             if (following.startswith("-") and following != "-") or (shows_a_report and len(plain) == 1):
                 args = [*args[:at], "--html=-", *args[at + 1 :]]
             elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
-                raise UsageError(
-                    f"--html: is {following!r} a file or an Application?",
-                    hint=f"for a file, write --html={following}; for an Application, write {following} --html",
-                )
+                hint = f"for a file, write --html={following}; for an Application, write {following} --html"
+                raise UsageError(f"--html: is {following!r} a file or an Application?", hint=hint)
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:

@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
-from task.ci.images import event_images, read_built, with_built
+from task.ci.images import TAG, event_images, read_built, with_built
 from task.ci.variables import Origin, build_of, origin_of, request_event
 from task.commands.promotion import check_promotion
 from task.deciding.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
@@ -204,7 +204,7 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
     """Return what a person wants to hold, release or roll back, or None for an event."""
-    given, back, hold, to = settings.hold, settings.rollback, None, ""
+    given, back, hold = settings.hold, settings.rollback, None
     if settings.command not in BY_HAND:
         return None
     for name in SECRETS:
@@ -213,16 +213,9 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
             hint = f"write it without the value of {name}: everybody who sees the commit would see it"
             raise UsageError("--reason and --by must not have a secret in them", hint=hint)
     if settings.command == "hold" or (settings.command == "rollback" and back.hold):
-        try:
-            until = until_of(given.until, now)
-        except Malformed as error:
-            raise UsageError(f"--until: {error.message}", hint=error.hint) from None
-        hold = Hold(words_of(given.reason), words_of(given.by or actor_of(environ)), now, until)
-    if settings.command == "rollback":
-        try:
-            to = destination_of(back.to)
-        except Malformed as error:
-            raise UsageError(f"--to: {error.message}", hint=error.hint) from None
+        by = words_of(given.by or actor_of(environ))
+        hold = Hold(words_of(given.reason), by, now, until_of(given.until, now))
+    to = destination_of(back.to) if settings.command == "rollback" else ""
     return Intent(settings.command, hold, not settings.aliases, to, settings.discard, back.unknown_tag)
 
 
@@ -231,9 +224,8 @@ def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     git, given = settings.commit, settings.event.source_commit
     for key, _ in git.trailer:
         if not TRAILER_KEY.fullmatch(key):
-            raise UsageError(
-                f"--trailer: {key!r} is not a key", hint="use letters, digits and dashes only: Ticket=ABC-1"
-            )
+            hint = "use letters, digits and dashes only: Ticket=ABC-1"
+            raise UsageError(f"--trailer: {key!r} is not a key", hint=hint)
     if given and given != origin.commit.lower():
         origin = Origin(run=origin.run)
     commit = given or origin.commit
@@ -250,19 +242,16 @@ def _template(path: str) -> str | None:
         text = read_text(path)
         check_template(text)
     except OSError as error:
-        raise UsageError(
-            f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint="name a readable file"
-        ) from None
+        hint = "name a readable file"
+        raise UsageError(f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint=hint) from None
     except (Malformed, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"--commit-message-template: {error}", hint="write a Go text/template, as Image Updater takes it"
-        ) from None
+        hint = "write a Go text/template, as Image Updater takes it"
+        raise UsageError(f"--commit-message-template: {error}", hint=hint) from None
     return text
 
 
 DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
 SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 BACK = re.compile(r"[1-9][0-9]{0,3}-back")
 _LIKE_BACK = re.compile(r"[0-9]+-back")  # 0-back is more likely a mistake than a tag
@@ -283,7 +272,7 @@ LONGEST = 500  # characters of a reason or a name
 def until_of(text: str, now: str) -> str:
     """Return the end of a hold as RFC 3339 in UTC. `text` is a time, a date (from its start) or a duration from `now`.
 
-    Raises `Malformed` for anything else, and for a time in the past.
+    Raises `UsageError` for anything else, and for a time in the past.
     """
     if not text:
         return ""
@@ -296,20 +285,21 @@ def until_of(text: str, now: str) -> str:
             end = read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
     except (ValueError, OverflowError):
         hint = "write 2026-12-24, 2026-12-24T08:00:00Z, or 90m, 12h, 3d, 2w"
-        raise Malformed(f"{text!r} is not a time", hint) from None
+        raise UsageError(f"--until: {text!r} is not a time", hint=hint) from None
     if end <= start:
-        raise Malformed(f"{text!r} has already passed", "name a time in the future")
+        raise UsageError(f"--until: {text!r} has already passed", hint="name a time in the future")
     return end.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def destination_of(text: str) -> str:
-    """Return what to go back to. Raises `Malformed` unless it is a tag, a digest, `previous` or `N-back`."""
+    """Return what to go back to. Raises `UsageError` unless it is a tag, a digest, `previous` or `N-back`."""
     tag, at, digest = text.partition("@")
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
     if not _LIKE_BACK.fullmatch(text) and TAG.fullmatch(tag) and (not at or DIGEST.fullmatch(digest)):
         return text
-    raise Malformed(f"{text!r} is not a version to go back to", "write a tag, tag@sha256:…, previous, or 3-back")
+    hint = "write a tag, tag@sha256:…, previous, or 3-back"
+    raise UsageError(f"--to: {text!r} is not a version to go back to", hint=hint)
 
 
 def actor_of(environ: Mapping[str, str]) -> str:

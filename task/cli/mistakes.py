@@ -92,9 +92,8 @@ def _unknown_option(name: str, command: str, options: Mapping[str, Collection[st
     begun = sorted((flag for flag in options.get(command, ()) if flag.startswith(name)), key=len)
     near = begun[:1] or get_close_matches(name, options.get(command, ()), n=1)
     ask = f"did you mean {near[0]}? " if near else ""
-    return UsageError(
-        f"there is no option {name}", hint=f"{ask}{called} {'--help-all' if command else '--help'} shows all options"
-    )
+    hint = f"{ask}{called} {'--help-all' if command else '--help'} shows all options"
+    return UsageError(f"there is no option {name}", hint=hint)
 
 
 def _missing(param: Any, what: str = "is missing") -> UsageError:

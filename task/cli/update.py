@@ -19,7 +19,7 @@ from task.commands.scan import match_newest
 from task.errors import UsageError
 from task.model import Problem, Report
 from task.output.log import Log
-from task.output.notify import Receivers, check_url, notify
+from task.output.notify import check_url, count_run, send_events
 from task.output.report_json import first_of
 from task.pipeline.match import match_images
 from task.pipeline.run import Match
@@ -43,13 +43,11 @@ def run(settings: Settings, call: Call) -> int:
 def scan(settings: Settings, call: Call) -> int:
     """Ask the registries for the newest allowed tag of every tracked image, then go on as run does."""
     if settings.require_match:
-        raise UsageError(
-            "--require-match: scan is given no image to look for", hint="leave it out; it is for run and plan"
-        )
+        hint = "leave it out; it is for run and plan"
+        raise UsageError("--require-match: scan is given no image to look for", hint=hint)
     if settings.registry_check == "never":
-        raise UsageError(
-            "--registry-check: scan cannot do without the registries", hint="write auto or always, or leave it out"
-        )
+        hint = "write auto or always, or leave it out"
+        raise UsageError("--registry-check: scan cannot do without the registries", hint=hint)
     return update(settings, call)
 
 
@@ -106,10 +104,11 @@ def update(settings: Settings, call: Call) -> int:
             log.problem("error", "", error.message, error.hint)
         # The results say what landed and are kept. The exit code says that something could not be written.
         code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
-        if send.metrics_file or send.cloudevent_url:
+        if send.metrics_file:
+            count_run(replace(report, exit=code), send.metrics_file, time.monotonic() - began, log)
+        if send.cloudevent_url:
             source = without_login(settings.commit.pipeline_run or origin_of(environ).run)
-            receivers = Receivers(send.metrics_file, send.cloudevent_url, source, settings.access.ca_file)
-            notify(replace(report, exit=code), receivers, time.monotonic() - began, environ, log)
+            send_events(report, send.cloudevent_url, source, settings.access.ca_file, environ, log)
         shutdown.deaf()  # everything is told: it is too late to stop anything
     return code
 

@@ -63,10 +63,8 @@ def wait_for(
     """
     revision = asked.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
-        raise UsageError(
-            f"--revision: {asked.revision!r} is not the id of a commit",
-            hint="give the id of the commit that was pushed, 40 hexadecimal digits",
-        )
+        hint = "give the id of the commit that was pushed, 40 hexadecimal digits"
+        raise UsageError(f"--revision: {asked.revision!r} is not the id of a commit", hint=hint)
     keys = [key_of(one, namespace) for one in asked.app]
     awaited = [Awaited(*key, _judge(revision, asked.repository, descends)) for key in dict.fromkeys(keys)]
     rows, errors = watch(api(), awaited, asked.wait_timeout, environ, log)

@@ -111,9 +111,8 @@ def say(text: str, *, commands: bool = False) -> None:
 
 def unwritable(error: OSError) -> UsageError:
     """Return the error for an unwritable stdout."""
-    return UsageError(
-        f"cannot write to stdout: {error.strerror}", hint="send stdout somewhere that has room; what was pushed stays"
-    )
+    hint = "send stdout somewhere that has room; what was pushed stays"
+    return UsageError(f"cannot write to stdout: {error.strerror}", hint=hint)
 
 
 def abandon(stream: TextIO) -> None:

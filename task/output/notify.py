@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -24,66 +23,52 @@ TOKEN = "IMAGE_UPDATE_CLOUDEVENT_TOKEN"  # noqa: S105 - the variable's name
 Log = Callable[[str, str], None]
 
 
-@dataclass(frozen=True)
-class Receivers:
-    """Where metrics and events are sent."""
-
-    metrics_file: str = ""
-    cloudevent_url: str = ""
-    source: str = ""  # the pipeline's run
-    ca_file: str = ""  # trust these authorities besides those of the machine
-
-
 def check_url(url: str, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` for a URL that cannot receive events. Call this before anything is done."""
-    if not url:
-        return
     parts = split(url)
     if parts.scheme not in ("https", "http") or not parts.host or not url.isprintable() or " " in url:
         raise UsageError("--cloudevent-url: this is not an https or http URL", hint="write https://HOST/PATH")
     if parts.login:
-        raise UsageError(
-            "--cloudevent-url: the URL contains a login, which everybody can read", hint=f"give a token by {TOKEN}"
-        )
+        hint = f"give a token by {TOKEN}"
+        raise UsageError("--cloudevent-url: the URL contains a login, which everybody can read", hint=hint)
     if environ.get(TOKEN, "").strip() and parts.scheme == "http" and not is_loopback(parts.host):
         raise UsageError(f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token")
 
 
-def notify(report: Report, receivers: Receivers, seconds: float, environ: Mapping[str, str], log: Log) -> None:
-    """Write the metrics and send the events, if the options request them.
+def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
+    """Write the metrics. Call this inside `shutdown.shield`: a signal must not interrupt the imports or the writing."""
+    # Late, because prometheus_client imports an HTTP server, and few runs write metrics.
+    from task.output.metrics import write_metrics  # noqa: PLC0415
 
-    Call this inside `shutdown.shield`, because a signal must not interrupt the imports or the writing.
+    try:
+        write_metrics(report, path, seconds)
+    except OSError as error:
+        log("warning", f"--metrics-file: cannot write {path!r}: {error.strerror}")
+
+
+def send_events(report: Report, receiver: str, source: str, ca_file: str, environ: Mapping[str, str], log: Log) -> None:
+    """Send an event to the receiver's URL for each commit that landed. Call this inside `shutdown.shield`.
+
+    `source` is the pipeline's run. The authorities in `ca_file` are trusted besides those of the machine.
     """
-    if receivers.metrics_file:
-        # Late, because prometheus_client imports an HTTP server, and few runs write metrics.
-        from task.output.metrics import write_metrics  # noqa: PLC0415
-
-        try:
-            write_metrics(report, receivers.metrics_file, seconds)
-        except OSError as error:
-            log("warning", f"--metrics-file: cannot write {receivers.metrics_file!r}: {error.strerror}")
-    if receivers.cloudevent_url and any(commit.commit and not commit.already_there for commit in report.commits):
-        if shutdown.code():
-            log("warning", "no CloudEvent was sent: the run was stopped")
-        else:
-            _send(report, receivers, Secret(environ.get(TOKEN, "").strip()), log)
-
-
-def _send(report: Report, receivers: Receivers, token: Secret, log: Log) -> None:
-    scheme, _, rest = receivers.cloudevent_url.partition("://")
-    url = f"{scheme.lower()}://{rest}"
-    where = origin(url)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    http = None
+    events = cloud_events(report, source, now)
+    if events and shutdown.code():
+        log("warning", "no CloudEvent was sent: the run was stopped")
+        return
+    token = Secret(environ.get(TOKEN, "").strip())
+    scheme, _, rest = receiver.partition("://")
+    url = f"{scheme.lower()}://{rest}"
+    where, http = origin(url), None
     try:
         http = Http(
             url,
             login=(lambda: {"Authorization": f"Bearer {token.reveal()}"}) if token.reveal() else None,
-            more_ca=_authorities(receivers.ca_file),
+            more_ca=_authorities(ca_file),
             limits=Limits(connect=5.0, silence=10.0, total=20.0, size=1 << 20, tries=2),
             log=lambda line: log("debug", line),
         )
-        for event in cloud_events(report, receivers.source, now):
+        for event in events:
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
             # An event always has the same id, so it may be sent again.
             answer = http.ask("POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True)

@@ -16,7 +16,7 @@ from support import image_update
 
 from task.errors import UsageError
 from task.model import Commit, Report
-from task.output.notify import TOKEN, Receivers, check_url, notify
+from task.output.notify import TOKEN, check_url, count_run, send_events
 
 pytestmark = pytest.mark.measured
 
@@ -61,16 +61,23 @@ def receiver() -> Iterator[Receiver]:
     server.server_close()
 
 
-def told(where: Receivers, environ: dict[str, str] | None = None, report: Report = REPORT) -> list[str]:
-    """The warnings."""
+def told(url: str, environ: dict[str, str] | None = None, report: Report = REPORT, ca_file: str = "") -> list[str]:
+    """The warnings of sending events."""
     lines: list[tuple[str, str]] = []
-    notify(report, where, 1.5, environ or {}, lambda level, line: lines.append((level, line)))
+    send_events(report, url, "", ca_file, environ or {}, lambda level, line: lines.append((level, line)))
     return [line for level, line in lines if level == "warning"]
+
+
+def counted(path: str) -> list[str]:
+    """The warnings of writing metrics."""
+    lines: list[str] = []
+    count_run(REPORT, path, 1.5, lambda _level, line: lines.append(line))
+    return lines
 
 
 def test_an_event_is_sent_for_each_commit(receiver: Receiver) -> None:
     two = replace(REPORT, commits=(*REPORT.commits, replace(REPORT.commits[0], head="other")))
-    assert told(Receivers("", receiver.url), report=two) == []
+    assert told(receiver.url, report=two) == []
     assert len(receiver.got) == 2
     headers, event = receiver.got[0]
     assert headers["content-type"] == "application/cloudevents+json; charset=utf-8"
@@ -79,38 +86,38 @@ def test_an_event_is_sent_for_each_commit(receiver: Receiver) -> None:
 
 
 def test_a_token_goes_in_a_header(receiver: Receiver) -> None:
-    told(Receivers("", receiver.url), {TOKEN: " s3cret\n"})
+    told(receiver.url, {TOKEN: " s3cret\n"})
     assert receiver.got[0][0]["authorization"] == "Bearer s3cret"
 
 
 def test_a_busy_receiver_is_asked_again_with_the_same_id(receiver: Receiver) -> None:
     receiver.answers = [503]
-    assert told(Receivers("", receiver.url)) == []
+    assert told(receiver.url) == []
     assert receiver.got[0][1]["id"] == receiver.got[1][1]["id"]
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
 def test_a_refusal_is_a_warning(receiver: Receiver, status: int) -> None:
     receiver.answers = [status] * 3
-    (line,) = told(Receivers("", f"{receiver.url}?key=s3cret"), {TOKEN: "t0ken"})
+    (line,) = told(f"{receiver.url}?key=s3cret", {TOKEN: "t0ken"})
     assert str(status) in line
     assert "s3cret" not in line
     assert "t0ken" not in line
 
 
 def test_nobody_there_is_a_warning() -> None:
-    (line,) = told(Receivers("", "http://127.0.0.1:1/x?key=s3cret"))
+    (line,) = told("http://127.0.0.1:1/x?key=s3cret")
     assert "could not be reached" in line
     assert "s3cret" not in line
 
 
 def test_without_a_commit_nothing_is_sent(receiver: Receiver) -> None:
-    assert told(Receivers("", receiver.url), report=replace(REPORT, commits=())) == []
+    assert told(receiver.url, report=replace(REPORT, commits=())) == []
     assert receiver.got == []
 
 
 def test_an_authority_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
-    (line,) = told(Receivers("", "https://127.0.0.1:1/", ca_file=str(tmp_path / "none")))
+    (line,) = told("https://127.0.0.1:1/", ca_file=str(tmp_path / "none"))
     assert "--cloudevent-url" in line
 
 
@@ -135,7 +142,7 @@ def test_a_receiver_that_makes_no_sense_is_told_at_once(url: str, environ: dict[
 
 @pytest.mark.parametrize(
     "url",
-    ["", "https://x/", "HTTPS://x", "http://broker/", "http://localhost:8080/x", "http://[::1]:1/", "http://127.0.0.1"],
+    ["https://x/", "HTTPS://x", "http://broker/", "http://localhost:8080/x", "http://[::1]:1/", "http://127.0.0.1"],
 )
 def test_a_receiver_that_makes_sense_is_taken(url: str) -> None:
     token = {TOKEN: "t"} if "broker" not in url else {}
@@ -144,7 +151,7 @@ def test_a_receiver_that_makes_sense_is_taken(url: str) -> None:
 
 def test_metrics_are_written_at_once_for_all_to_read(tmp_path: Path) -> None:
     path = tmp_path / "new" / "x.prom"
-    assert told(Receivers(str(path))) == []
+    assert counted(str(path)) == []
     assert "image_update_last_run_duration_seconds 1.5\n" in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~umask()
     assert os.listdir(path.parent) == ["x.prom"]
@@ -158,27 +165,27 @@ def umask() -> int:
 
 def test_counters_go_on(tmp_path: Path) -> None:
     path = tmp_path / "x.prom"
-    told(Receivers(str(path)))
-    told(Receivers(str(path)))
+    counted(str(path))
+    counted(str(path))
     assert "image_update_commits_total 2.0\n" in path.read_text()
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     link = tmp_path / "link.prom"
     link.symlink_to(tmp_path / "real.prom")
-    told(Receivers(str(link)))
+    counted(str(link))
     assert link.is_symlink()
     assert (tmp_path / "real.prom").is_file()
 
 
 def test_a_device_stays_one() -> None:
-    assert told(Receivers("/dev/null")) == []
+    assert counted("/dev/null") == []
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
 def test_a_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    (line,) = told(Receivers(str(tmp_path / "file" / "x.prom")))
+    (line,) = counted(str(tmp_path / "file" / "x.prom"))
     assert line.startswith("--metrics-file: cannot write")
 
 
