@@ -13,7 +13,7 @@ from typing import Protocol, cast
 from task.editors import flux, helm_values, kustomization, manifests, override_kustomize, override_parameters
 from task.editors.argocd_source import Stray
 from task.editors.file_text import belongs, chosen, tree_of
-from task.editors.manifests import key_path
+from task.editors.yaml.path import key_path
 from task.editors.yaml.tree import Node, Tree, value, walk
 from task.errors import TargetError
 from task.image import live_image

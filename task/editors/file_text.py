@@ -117,8 +117,7 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
 
     Raises TargetError if an alias elsewhere shares a scalar that has to change.
     """
-    changes = [(alone(tree, node), text) for node, text in wanted if not says(node, text)]
-    return splice(tree, changes) if changes else tree
+    return splice(tree, [(alone(tree, node), text) for node, text in wanted if not says(node, text)])
 
 
 def result(files: Files, path: str, text: str, edits: tuple[Edit, ...]) -> tuple[Files, tuple[Edit, ...]]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from task.editors.file_text import about, alone, result, split_tag, tag_value, tree_of, with_texts
-from task.editors.manifests import key_path, marked_image, marked_text, markers
+from task.editors.manifests import first_parts, marked
 from task.editors.yaml.edit import add, splice
 from task.editors.yaml.layout import sound
-from task.editors.yaml.path import find, find_all, parse_path
+from task.editors.yaml.path import find, find_all, key_path, parse_path
 from task.editors.yaml.tree import Node, Tree, resolved, resolved_value, value
 from task.errors import TargetError
 from task.image import live_image
@@ -41,11 +41,7 @@ def read(files: Files, target: Target) -> Reading:
     with about(target.path):
         spot = _spot(tree, target)
     if spot is None:
-        images = [marked_image(marker) for marker in markers(tree, target)]
-        name = next((image.name for image in images if image.name), "")
-        tag = next((image.tag for image in images if image.tag), "")
-        digest = next((image.digest for image in images if image.digest), "")
-        return Reading(name, tag, digest, file=target.path)
+        return Reading(*first_parts([hit.old for hit in marked(tree, target, None)]), file=target.path)
     if spot.kind == "missing":
         return Reading(spot.name, file=target.path)
     node = resolved(spot.node)
@@ -71,13 +67,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             else:
                 tree = with_texts(tree, [(spot.node, text)])
             edits = [Edit(path, key, old, text)] if tree.text != before.text else []
-        changes: list[tuple[Node, str]] = []
-        for marker in markers(tree, target):
-            old, text = resolved(marker.node).value, marked_text(marker, target, image)
-            if old != text:
-                edits.append(Edit(path, key_path(tree, marker.node), old, text))
-                changes.append((alone(tree, marker.node), text))
-        tree = splice(tree, changes) if changes else tree
+        hits = [hit for hit in marked(tree, target, image) if resolved(hit.node).value != hit.new]
+        edits += [hit.edit(path, tree) for hit in hits]
+        tree = splice(tree, [(alone(tree, hit.node), hit.new) for hit in hits])
     return result(files, path, tree.text, tuple(edits))
 
 
@@ -102,7 +94,7 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
         for holder in find_all(tree, values, parse_path(name)) if name else (values,):
             if (spot := _tag(resolved(holder))) is not None:
                 return spot
-    if next(markers(tree, target), None):
+    if next(marked(tree, target, None), None):
         return None
     hint = "give it `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter comment"
     raise TargetError(f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint)

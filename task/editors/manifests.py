@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from task.editors.file_text import MODES, about, alone, belongs, says, spelled, tag_value, text_of
 from task.editors.yaml.edit import splice
 from task.editors.yaml.layout import line_start, sound
+from task.editors.yaml.path import key_path
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, value, walk
 from task.errors import TargetError
 from task.image import live_image
@@ -27,69 +28,6 @@ from task.model import Edit, File, Files, Image, Place, Reading, Target
 
 SIGN = "$imagepolicy"
 _MARKER = re.compile(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}')
-
-
-@dataclass(frozen=True)
-class Marker:
-    """A marked scalar, and which part of the image it has."""
-
-    node: Node
-    part: str  # "tag", "name", "digest"; "" for the whole reference
-
-
-def markers(tree: Tree, target: Target) -> Iterator[Marker]:
-    """Yield the scalars that are marked for the target's alias, in the order of the text."""
-    if SIGN not in tree.text:
-        return
-    namespace = target.application.partition("/")[0]
-    alias = target.alias or target.image.repository.rpartition("/")[2]
-    for match in _MARKER.finditer(tree.text):
-        # In annotation names, AIU up to v0.18 writes an alias `a/b` as `a_b`, so people write that here, too.
-        if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
-            continue
-        if node := _value_before(tree, match.start()):
-            yield Marker(node, match[3] or "")
-
-
-def _value_before(tree: Tree, at: int) -> Node | None:
-    """Return the value before a comment on its line.
-
-    None if there is only a key, or if the `#` is part of a value.
-    """
-    start = line_start(tree.text, at)
-    last = None
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind not in {"scalar", "alias"}:
-                continue
-            if node.start <= at < node.end:
-                return None
-            if start <= node.start and node.end <= at:
-                last = node
-    return last if last and tree.key_of(last) is not last else None
-
-
-def marked_text(marker: Marker, target: Target, image: Image) -> str:
-    """Return the new text of a marked scalar. Raises TargetError if it needs a digest and the image has none."""
-    if marker.part == "tag":
-        return image.tag or tag_value(image)
-    if marker.part == "digest":
-        if not image.digest:
-            hint = "give the build's digest (--image-digest), or pin digests"
-            raise TargetError("a marker asks for the digest, and the build gives none", hint=hint)
-        return image.digest
-    old = resolved(marker.node).value
-    name = spelled(image, target, old)
-    return name if marker.part == "name" else replace(image, name=name).reference
-
-
-def marked_image(marker: Marker) -> Image:
-    """Return the parts of the image that are in a marked scalar now."""
-    text = resolved(marker.node).value
-    blank = Image("", "", "")
-    if marker.part in {"tag", "digest"}:
-        return replace(blank, **{marker.part: text})
-    return live_image(text) or blank
 
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -124,6 +62,17 @@ class Hit:
     old: Image
     new: str  # "" if this is only for reading
 
+    def edit(self, path: str, tree: Tree) -> Edit:
+        """Return what changes."""
+        return Edit(path, key_path(tree, self.node), resolved(self.node).value, self.new)
+
+
+def first_parts(images: Sequence[Image]) -> tuple[str, str, str]:
+    """Return the first name, the first tag and the first digest that the images have."""
+    name = next((image.name for image in images if image.name), "")
+    tag = next((image.tag for image in images if image.tag), "")
+    return name, tag, next((image.digest for image in images if image.digest), "")
+
 
 def places(target: Target) -> tuple[Place, ...]:
     """Return the one file that the target names, or all manifests of its folder.
@@ -143,10 +92,9 @@ def read(files: Files, target: Target) -> Reading:
     hits = [(path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)]
     if not hits:
         raise _no_such_image(target)
-    name = next((hit.old.name for _, hit in hits if hit.old.name), "")
-    tag = next((hit.old.tag for _, hit in hits if hit.old.tag), "")
-    digest = next((hit.old.digest for _, hit in hits if hit.old.digest), "")
-    alike = all((hit.old.tag or tag, hit.old.digest or digest) == (tag, digest) for _, hit in hits if hit.old.version)
+    images = [hit.old for _, hit in hits]
+    name, tag, digest = first_parts(images)
+    alike = all((one.tag or tag, one.digest or digest) == (tag, digest) for one in images if one.version)
     strings = all(sound(resolved(hit.node)) for _, hit in hits)
     return Reading(name, tag, digest, sound=alike and strings, file=hits[0][0])
 
@@ -170,7 +118,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             new = _rewritten(tree, hits)
         if new.text != tree.text:
             changed[path] = File(new.text, files[path].mode)
-            edits += [Edit(path, key_path(tree, hit.node), resolved(hit.node).value, hit.new) for hit in hits]
+            edits += [hit.edit(path, tree) for hit in hits]
     if not seen:
         raise _no_such_image(target)
     return changed, tuple(edits)
@@ -190,7 +138,7 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
         if together and hit.node.kind == "alias":
             continue
         changes.append((hit.node if together else alone(tree, hit.node), hit.new))
-    return splice(tree, list({id(node): (node, text) for node, text in changes}.values())) if changes else tree
+    return splice(tree, list({id(node): (node, text) for node, text in changes}.values()))
 
 
 def manifests_in(files: Files, target: Target) -> Iterator[str]:
@@ -225,21 +173,71 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     """Yield the marked scalars, then the images of containers. Without an image, for reading, `new` is empty."""
-    marked = set()
-    for marker in markers(tree, target):
-        marked.add(id(marker.node))
-        yield Hit(marker.node, marked_image(marker), marked_text(marker, target, image) if image else "")
+    hits = list(marked(tree, target, image))
+    yield from hits
     for other in target.others:  # a scalar with another alias's marker belongs to that alias
-        marked |= {id(marker.node) for marker in markers(tree, replace(target, alias=other.alias)) if other.alias}
+        hits += marked(tree, replace(target, alias=other.alias), None) if other.alias else ()
+    known = {id(hit.node) for hit in hits}
     wanted = {target.image.identity}
     if (named := live_image(target.keys.manifests_name)) is not None:
         wanted.add(named.identity)
     for node in _container_images(tree):
         old = live_image(resolved(node).value)
-        if not old or old.identity not in wanted or id(node) in marked:
+        if not old or old.identity not in wanted or id(node) in known:
             continue
         if belongs(old.identity, target, "manifests_name"):
             yield Hit(node, old, replace(image, name=old.name).reference if image else "")
+
+
+def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
+    """Yield the scalars that are marked for the target's alias, in the order of the text.
+
+    Raises TargetError if one needs a digest and the image has none.
+    """
+    if SIGN not in tree.text:
+        return
+    namespace = target.application.partition("/")[0]
+    alias = target.alias or target.image.repository.rpartition("/")[2]
+    for match in _MARKER.finditer(tree.text):
+        # In annotation names, AIU up to v0.18 writes an alias `a/b` as `a_b`, so people write that here, too.
+        if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
+            continue
+        if node := _value_before(tree, match.start()):
+            text, part = resolved(node).value, match[3] or ""
+            blank = Image("", "", "")
+            old = replace(blank, **{part: text}) if part in ("tag", "digest") else live_image(text) or blank
+            yield Hit(node, old, _marked_text(part, text, target, image) if image else "")
+
+
+def _value_before(tree: Tree, at: int) -> Node | None:
+    """Return the value before a comment on its line.
+
+    None if there is only a key, or if the `#` is part of a value.
+    """
+    start = line_start(tree.text, at)
+    last = None
+    for root in tree.roots:
+        for node in walk(root):
+            if node.kind not in {"scalar", "alias"}:
+                continue
+            if node.start <= at < node.end:
+                return None
+            if start <= node.start and node.end <= at:
+                last = node
+    return last if last and tree.key_of(last) is not last else None
+
+
+def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
+    """Return the new text of a scalar with this part of the image: "tag", "digest", "name", or "" for all."""
+    if part == "tag":
+        return image.tag or tag_value(image)
+    if part == "digest":
+        if not image.digest:
+            hint = "give the build's digest (--image-digest), or pin digests"
+            raise TargetError("a marker asks for the digest, and the build gives none", hint=hint)
+        return image.digest
+    name = spelled(image, target, old)
+    return name if part == "name" else replace(image, name=name).reference
 
 
 def _container_images(tree: Tree) -> Iterator[Node]:
@@ -264,15 +262,3 @@ def _hosts(root: Node) -> Iterator[_Host]:
         if node.kind == "mapping" and (version := value(node, "apiVersion")) and (kind := value(node, "kind")):
             group = version.value.partition("/")[0]
             yield from (host for host in _HOSTS if host.group == group and kind.value in (host.kinds or (kind.value,)))
-
-
-def key_path(tree: Tree, node: Node) -> str:
-    """Return the path of a node in its document: `spec.containers[0].image`."""
-    steps: list[str] = []
-    for child in tree.ancestors(node):
-        parent = tree.parent(child)
-        if parent is not None and parent.kind == "sequence":
-            steps.append(f"[{next(number for number, item in enumerate(parent.children) if item is child)}]")
-        elif parent is not None and (key := tree.key_of(child)) is not None:
-            steps.append(f".{key.value}")
-    return "".join(reversed(steps)).lstrip(".")

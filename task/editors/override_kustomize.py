@@ -160,8 +160,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         return None if _mine(entry, target) else entry.key
 
     with about(path):
-        if changes:
-            tree = splice(tree, [(alone(tree, node), fresh.text) for node, _, fresh in changes])
+        tree = splice(tree, [(alone(tree, node), fresh.text) for node, _, fresh in changes])
         tree = grow(tree, SECTION, [entry.text for entry in missing])
         origins = {key: origin for key, (_, origin) in spec.items()} if there.carries else {}
         added = {entry.key for entry in missing}

@@ -242,7 +242,7 @@ def _with_values(tree: Tree, section: Section, wanted: Callable[[Tree, Node], Pa
             # Argo CD accepts only plain booleans: its JSON decoder fails for the string `"true"`.
             if (now.value if plain else "") != ("true" if want.force_string else "false"):
                 changes.append((alone(tree, node), want.force_string))
-    return splice(tree, changes) if changes else tree
+    return splice(tree, changes)
 
 
 def _gap(

@@ -144,6 +144,8 @@ def becomes(data: Word, old: Node) -> Same:
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
     """Return the tree with new contents for some scalars, aliases or nulls. Quotes, block headers and anchors stay."""
+    if not new:
+        return tree
     splices = [_scalar(tree, node, text) for node, text in new]
     return checked(tree, splices, {id(node): becomes(text, node) for node, text in new})
 

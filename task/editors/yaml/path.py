@@ -326,3 +326,15 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
 def path_text(path: Sequence[Segment]) -> str:
     """Return the path as people write it, without escapes."""
     return ".".join(segment.text for segment in path)
+
+
+def key_path(tree: Tree, node: Node) -> str:
+    """Return the path of a node in its document: `spec.containers[0].image`."""
+    steps: list[str] = []
+    for child in tree.ancestors(node):
+        parent = tree.parent(child)
+        if parent is not None and parent.kind == "sequence":
+            steps.append(f"[{next(number for number, item in enumerate(parent.children) if item is child)}]")
+        elif parent is not None and (key := tree.key_of(child)) is not None:
+            steps.append(f".{key.value}")
+    return "".join(reversed(steps)).lstrip(".")
