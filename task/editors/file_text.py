@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -120,16 +120,16 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
     return splice(tree, [(alone(tree, node), text) for node, text in wanted if not says(node, text)])
 
 
-def result(files: Files, path: str, text: str, edits: tuple[Edit, ...]) -> tuple[Files, tuple[Edit, ...]]:
+def result(files: Files, path: str, text: str, edits: Sequence[Edit]) -> tuple[Files, tuple[Edit, ...]]:
     """Return the result of an editor's `write`: the file with its new text and old mode, and the edits.
 
-    Both are empty if the text is equal.
+    Both are empty if the text is equal. If only quotes or a comment changed, the first edit says where.
     """
-    old = files[path].text if path in files else ""
-    if text == old:
+    old = files.get(path, File(""))
+    if text == old.text:
         return {}, ()
-    mode = files[path].mode if path in files else "100644"
-    return {path: File(text, mode)}, edits
+    changed = [edit for edit in edits if edit.old != edit.new]
+    return {path: File(text, old.mode)}, tuple(changed or edits[:1])
 
 
 def spelled(image: Image, target: Target, *texts: str) -> str:

@@ -70,7 +70,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         hits = [hit for hit in marked(tree, target, image) if resolved(hit.node).value != hit.new]
         edits += [hit.edit(path, tree) for hit in hits]
         tree = splice(tree, [(alone(tree, hit.node), hit.new) for hit in hits])
-    return result(files, path, tree.text, tuple(edits))
+    return result(files, path, tree.text, edits)
 
 
 def _spot(tree: Tree, target: Target) -> ImageValue | None:

@@ -150,8 +150,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
                 new = replace(image, name=name).reference if key == keys.spec else name
             tree = _put(tree, key, new, target)
             edits.append(Edit(path, key, old, new))
-    changed = tuple(edit for edit in edits if edit.old != edit.new)
-    locked = next((edit for edit in changed if edit.key.startswith("dependencies[")), None)
+    locked = next((edit for edit in edits if edit.old != edit.new and edit.key.startswith("dependencies[")), None)
     if locked and (lock := _lock(path)) in files:
         folder = posixpath.dirname(path) or "."
         raise TargetError(
@@ -159,8 +158,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             hint=f"write {locked.new} by hand, run helm dependency update {folder}, and commit both files",
             subject=path,
         )
-    # If only the quotes of a value changed, one edit says which key it was.
-    return result(files, path, tree.text, changed or tuple(edits[:1]))
+    return result(files, path, tree.text, edits)
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:

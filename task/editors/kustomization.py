@@ -119,13 +119,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         names = {identity_of(_text(entry, "name")) for entry in _mine(tree, target)}
         if not before or (named and named not in names):
             tree = _with_new_entry(tree, target, image)
-    after = _versions(tree, target)
-    old = dict(before)
-    edits = [Edit(path, name, old.get(name, ""), version) for name, version in dict(after).items()]
-    changed = tuple(edit for edit in edits if edit.old != edit.new)
-    # If only the spelling changed (a number became a string), one edit says which entry it was.
-    same = [Edit(path, name, version, version) for name, version in after[:1]]
-    return result(files, path, tree.text, changed or tuple(same))
+    edits = [Edit(path, name, before.get(name, ""), new) for name, new in _versions(tree, target).items()]
+    return result(files, path, tree.text, edits)
 
 
 def _load(files: Files, target: Target) -> tuple[str, Tree]:
@@ -163,10 +158,10 @@ def _text(entry: Node, field: str) -> str:
     return node.value if node and node.kind == "scalar" and not node.null else ""
 
 
-def _versions(tree: Tree, target: Target) -> list[tuple[str, str]]:
-    """Return the key and version of each of the image's entries."""
+def _versions(tree: Tree, target: Target) -> dict[str, str]:
+    """Return the version of each of the image's entries, by its key."""
     entries = map(_replacement, _mine(tree, target))
-    return [(f"kustomize.images[{entry.name}]", entry.version) for entry in entries]
+    return {f"kustomize.images[{entry.name}]": entry.version for entry in entries}
 
 
 def _replacement(entry: Node) -> Replacement:

@@ -169,9 +169,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     edits += [Edit(path, _key(entry), "", entry.text) for entry in missing]
     left = [entry for _, entry in _entries(elements(tree, SECTION))]
     edits += [Edit(path, _key(entry), entry.text, "") for entry in renewed if entry not in left]
-    # If only a comment or a quote changed, one edit says which entry it was.
     same = [Edit(path, _key(entry), entry.text, entry.text) for entry in renewed if _mine(entry, target)]
-    return result(files, path, tree.text, tuple(edits or same[:1]))
+    return result(files, path, tree.text, [*edits, *same])
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:

@@ -191,8 +191,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         tree = follow_origins(tree, section, key_of, origins, missing, carries=there.carries)
     after = {one.name: one.value for one in _parameters(tree, section)}
     edits = [Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}]
-    different = tuple(edit for edit in edits if edit.old != edit.new)
-    return result(files, path, tree.text, different or tuple(edits[:1]))
+    return result(files, path, tree.text, edits)
 
 
 def _wanted(
