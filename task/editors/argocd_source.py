@@ -21,9 +21,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from task.editors.file_text import about, alone, chosen, single, tree_of
-from task.editors.yaml.edit import Splice, add, checked, drop_items
-from task.editors.yaml.layout import Data, content_end, line_end, only_blank
+from task.editors.file_text import about, chosen, single, tree_of
+from task.editors.yaml.edit import Splice, add, alone, checked, content_end, drop_items, line_end, only_blank
+from task.editors.yaml.spelling import Data
 from task.editors.yaml.tree import Node, Tree, pairs, resolved_value, value
 from task.errors import TargetError
 from task.model import Files, Place, Target

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from task.editors.yaml.edit import splice
-from task.editors.yaml.layout import sound
-from task.editors.yaml.tree import Node, Tree, parse, resolved
+from task.editors.yaml.tree import Node, Tree, parse
 from task.errors import AnnotationError, TargetError, TaskError
 from task.image import live_image
 from task.model import Edit, File, Files, Image, Target
@@ -91,33 +89,6 @@ def first(tree: Tree) -> Node:
         what = {"sequence": "a list", "scalar": "a single value"}.get(kind, "an alias")
         raise TargetError(f"is {what} at its root, not a mapping", hint="write `key: value` lines")
     return tree.root
-
-
-def alone(tree: Tree, node: Node) -> Node:
-    """Return the node. Raises TargetError if an alias elsewhere shares its value, and would change with it."""
-    for parent in tree.ancestors(node):  # an alias itself may be replaced, because nothing shares it
-        if others := tree.aliases(parent):
-            lines = ", ".join(str(tree.line(other)) for other in others)
-            raise TargetError(
-                f"line {tree.line(parent)}: the value of the anchor &{parent.anchor} is used by "
-                f"*{parent.anchor} in line {lines} too",
-                hint="write the value out where it must differ, or move the anchor",
-            )
-    return node
-
-
-def says(node: Node, text: str) -> bool:
-    """Tell whether a scalar, or the one that an alias refers to, is this text, and a string for every YAML reader."""
-    scalar = resolved(node)
-    return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
-
-
-def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
-    """Return the tree with new texts for some scalars.
-
-    Raises TargetError if an alias elsewhere shares a scalar that has to change.
-    """
-    return splice(tree, [(alone(tree, node), text) for node, text in wanted if not says(node, text)])
 
 
 def result(files: Files, path: str, text: str, edits: Sequence[Edit]) -> tuple[Files, tuple[Edit, ...]]:

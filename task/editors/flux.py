@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from task.editors.file_text import about, alone, result, split_tag, tag_value, tree_of, with_texts
+from task.editors.file_text import about, result, split_tag, tag_value, tree_of
 from task.editors.manifests import first_parts, marked
-from task.editors.yaml.edit import add, splice
-from task.editors.yaml.layout import sound
+from task.editors.yaml.edit import add, alone, splice, with_texts
 from task.editors.yaml.path import find, find_all, key_path, parse_path
+from task.editors.yaml.spelling import sound
 from task.editors.yaml.tree import Node, Tree, resolved, resolved_value, value
 from task.errors import TargetError
 from task.image import live_image

@@ -18,21 +18,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from task.editors.file_text import (
-    about,
-    chosen,
-    first,
-    identity_of,
-    result,
-    says,
-    split_tag,
-    tag_value,
-    text_of,
-    tree_of,
-)
-from task.editors.yaml.edit import add, splice
-from task.editors.yaml.layout import Data, sound
+from task.editors.file_text import about, chosen, first, identity_of, result, split_tag, tag_value, text_of, tree_of
+from task.editors.yaml.edit import add, says, splice
 from task.editors.yaml.path import Segment, entries, find, item, locate, parse_path, path_text, uses
+from task.editors.yaml.spelling import Data, sound
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, walk
 from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry

@@ -11,21 +11,9 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from task.editors.file_text import (
-    about,
-    alone,
-    belongs,
-    identity_of,
-    refuse_taken,
-    result,
-    single,
-    spelled,
-    text_of,
-    tree_of,
-    with_texts,
-)
-from task.editors.yaml.edit import add, drop_key
-from task.editors.yaml.layout import Data, sound
+from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, single, spelled, text_of, tree_of
+from task.editors.yaml.edit import add, alone, drop_key, with_texts
+from task.editors.yaml.spelling import Data, sound
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target

@@ -14,7 +14,7 @@ from typing import Any
 from task.editors import EDITORS
 from task.editors.argocd_source import Section, elements
 from task.editors.file_text import tree_of
-from task.editors.yaml.layout import double_quoted
+from task.editors.yaml.spelling import double_quoted
 from task.editors.yaml.tree import Node, resolved, resolved_value
 from task.errors import SourceError
 from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, TargetKind

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from task.editors.file_text import MODES, about, alone, belongs, says, spelled, tag_value, text_of
-from task.editors.yaml.edit import splice
-from task.editors.yaml.layout import line_start, sound
+from task.editors.file_text import MODES, about, belongs, spelled, tag_value, text_of
+from task.editors.yaml.edit import alone, line_start, says, splice
 from task.editors.yaml.path import key_path
+from task.editors.yaml.spelling import sound
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, value, walk
 from task.errors import TargetError
 from task.image import live_image

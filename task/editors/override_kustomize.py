@@ -26,9 +26,9 @@ from task.editors.argocd_source import (
     origin_comment,
     places,
 )
-from task.editors.file_text import about, alone, belongs, identity_of, refuse_taken, result, spelled
+from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, spelled
 from task.editors.kustomization import Replacement, reading_of
-from task.editors.yaml.edit import splice
+from task.editors.yaml.edit import alone, splice
 from task.editors.yaml.tree import Node, resolved
 from task.errors import TargetError
 from task.image import live_image

@@ -23,10 +23,10 @@ from task.editors.argocd_source import (
     load,
     origin_comment,
 )
-from task.editors.file_text import about, alone, result, spelled, tag_value
+from task.editors.file_text import about, result, spelled, tag_value
 from task.editors.helm_values import digest_value, known_digest, reading_of
-from task.editors.yaml.edit import add, splice
-from task.editors.yaml.layout import Data, Word, looks_typed, sound
+from task.editors.yaml.edit import add, alone, splice
+from task.editors.yaml.spelling import Data, Word, looks_typed, sound
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, value
 from task.errors import AnnotationError
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target

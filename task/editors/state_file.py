@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import cast
 
-from task.editors.yaml.layout import Data, double_quoted, eol, flow, spell
+from task.editors.yaml.edit import eol
+from task.editors.yaml.spelling import Data, double_quoted, flow, spell
 from task.editors.yaml.tree import NOTHING, Node, Tree, pairs, parse, refuse_odd_breaks, walk
 from task.errors import Malformed, TargetError
 from task.model import Build, Hold, Meant, Memory, State, Written

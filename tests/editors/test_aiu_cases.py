@@ -11,7 +11,7 @@ from support import DATA
 
 from task.editors.helm_values import read
 from task.editors.override_kustomize import parse_entry
-from task.editors.yaml.layout import plain_safe
+from task.editors.yaml.spelling import plain_safe
 from task.errors import TargetError
 from task.image import parse_image_list
 from task.model import Entry, File, Keys, Parameter, Source, Target, TargetKind

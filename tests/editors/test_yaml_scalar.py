@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from task.editors.yaml.layout import double_quoted, flow, looks_typed, plain_safe, reblock, spell
+from task.editors.yaml.spelling import double_quoted, flow, looks_typed, plain_safe, reblock, spell
 
 NUMERIC = st.text("0123456789+-_.:eExXobfT naif", max_size=10)
 ODD = """

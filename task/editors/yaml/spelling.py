@@ -1,0 +1,129 @@
+"""Spells data as YAML. Every reader takes a string that is spelled here for the same string.
+
+YAML 1.1 readers (PyYAML, Helm, Argo CD, kustomize) and YAML 1.2 readers disagree about a plain `1e3`, `0o17`, `1:30`,
+`yes` or `2024-01-02`. So a text is quoted if any of them does not read a string. The usual case is a tag that becomes a
+number: `tag: 1.10` is rendered as `1.1` (Helm 3.19 and 4.1).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from task.editors.yaml.tree import BREAKS, Node
+
+# Texts that some reader takes for a number, a date, a merge key or a default value, anchored at both ends.
+_NUMBER = re.compile(
+    r"[-+]?(?:"
+    r"(?:[0-9][0-9_,]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9_]*)?"  # 12, 1_000, 1.10, .5, 5., 12e03
+    r"|0[xX][0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?(?:[pP][-+]?[0-9]*)?"
+    r"|0[oO][0-7_]*|0[bB][01_]*"
+    r"|[0-9][0-9_]*(?::[0-9_]*)+(?:\.[0-9_]*)?"  # sexagesimal: 1:30, 190:20:30.15
+    r"|(?<=[-+])_[0-9_]*"  # +_1, for ruamel.yaml
+    r"|\.(?:inf|nan)"
+    r")",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
+_NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; "" is in it, too
+_WORDS = frozenset(("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "..."))
+# Characters without a meaning in YAML, in block and in flow style. `:` and a blank are allowed only inside.
+_PLAIN = re.compile(
+    r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*"
+)
+# Characters that must be escaped between double quotes, for one reader or another.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+STRING = "tag:yaml.org,2002:str"
+
+
+def looks_typed(text: str) -> bool:
+    """Tell whether any YAML reader takes the plain scalar `text` for something other than a string."""
+    if text[:1] in _NUMERIC:
+        dated = text[4:5] == "-" and _DATE.fullmatch(text)
+        # Most versions have two points, and no number has, so the slow pattern is needed only for the others.
+        return not text or text == "..." or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))
+    return text.lower() in _WORDS
+
+
+def plain_safe(text: str) -> bool:
+    """Tell whether every YAML 1.1 and 1.2 reader takes an unquoted `text` for the same string, at any place."""
+    return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
+
+
+def sound(node: Node) -> bool:
+    """Tell whether every YAML reader takes this scalar for a string."""
+    if node.kind != "scalar":
+        return False
+    if node.tag:
+        return node.tag in {STRING, "!"}
+    return bool(node.style) or not looks_typed(node.value)
+
+
+def double_quoted(text: str) -> str:
+    """Return `text` in double quotes, escaped as in JSON, because JSON files are edited by the same code."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
+
+
+def spell(text: str, style: str = "", *, quote: bool = False) -> str:
+    """Return `text` as one line of YAML that every reader takes for this string: plain if that is safe, else quoted.
+
+    `style` requests `'` or `"`. `quote` requests quotes around any text.
+    """
+    if style == "'" and not _UNPRINTABLE.search(text):
+        return "'" + text.replace("'", "''") + "'"
+    if style == '"' or quote or not plain_safe(text):
+        return double_quoted(text)
+    return text
+
+
+def reblock(old: str, text: str) -> str | None:
+    """Return the block scalar `old` (header and lines) with the content `text`, or None if that style cannot have it.
+
+    The header keeps its kind and comment. It gets a `-`, because a trailing line break would be part of the tag.
+    """
+    match = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
+    lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()][1:]
+    if match is None or not lines or not text or text.strip() != text or set(text) & set(BREAKS):
+        return None
+    kind, comment, eol = match.groups()
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip(" "))]
+    return f"{kind}-{comment}{eol}{indent}{text}"
+
+
+Word: TypeAlias = str | bool  # the content of one scalar: a string, or a plain true or false
+Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
+
+
+def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
+    """Return the lines of `data` in block style, without line endings. `width` is that of the outermost dashes."""
+    if isinstance(data, Mapping):
+        lines = []
+        for key, value in data.items():
+            if isinstance(value, str | bool):
+                lines.append(f"{spell(key)}: {_word(value)}")
+            else:
+                margin = " " * (step if isinstance(value, Mapping) else shift)
+                lines += [f"{spell(key)}:", *(margin + line for line in block(value, step, shift))]
+        return lines
+    if isinstance(data, str | bool):
+        return [_word(data)]
+    dash, margin = "-".ljust(width), " " * width
+    return [
+        (margin if number else dash) + line for item in data for number, line in enumerate(block(item, step, shift))
+    ]
+
+
+def flow(data: Data, *, quote: bool = False) -> str:
+    """Return `data` on one line, in flow style, or with `quote` as JSON."""
+    if isinstance(data, str | bool):
+        return _word(data, quote=quote or ":" in str(data))  # `[a:1]` is an error for some readers
+    if isinstance(data, Mapping):
+        inner = (f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items())
+        return "{" + ", ".join(inner) + "}"
+    return "[" + ", ".join(flow(item, quote=quote) for item in data) + "]"
+
+
+def _word(value: Word, *, quote: bool = False) -> str:
+    return str(value).lower() if isinstance(value, bool) else spell(value, quote=quote)
