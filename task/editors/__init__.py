@@ -6,9 +6,9 @@ A new target is one module with `places`, `read` and `write`, and one line in `E
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import Protocol
 
 from task.editors import flux, helm_values, kustomization, manifests, override_kustomize, override_parameters
 from task.editors.argocd_source import Stray
@@ -50,10 +50,13 @@ class Override(Editor, Protocol):
         """Return each element that a person wrote otherwise than its origin, and each that somebody's list hides."""
 
 
-EDITORS: Mapping[TargetKind, Editor] = {
+OVERRIDES: Mapping[TargetKind, Override] = {
     "helm-override": override_parameters,
     "kustomize-override": override_kustomize,
     "plugin-override": override_parameters,
+}
+EDITORS: Mapping[TargetKind, Editor] = {
+    **OVERRIDES,
     "kustomization": kustomization,
     "helmvalues": helm_values,
     "manifests": manifests,
@@ -63,33 +66,30 @@ EDITORS: Mapping[TargetKind, Editor] = {
 
 def strays(kind: TargetKind, files: Files, target: Target) -> tuple[Stray, ...]:
     """Return the result of `Override.strays` for an override file, or () for other kinds of targets."""
-    return cast("Override", EDITORS[kind]).strays(files, target) if kind.endswith("-override") else ()
+    return OVERRIDES[kind].strays(files, target) if kind in OVERRIDES else ()
 
 
 def also_at(kind: TargetKind, files: Files, target: Target, image: Image) -> tuple[tuple[str, int], ...]:
     """Return path and line of each scalar in the target's files that is the image at another version.
 
-    `files` are those after an update, so nothing wrote these scalars.
+    `files` are those after an update, so nothing wrote these scalars. What belongs to another alias, or cannot be read,
+    is left out.
     """
     if kind == "manifests":
-        paths = manifests.manifests_in(files, target)
+        paths = list(manifests.manifests_in(files, target))
     else:
         other_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}  # Argo CD reads none of these
-        texts = (one.path for one in EDITORS[kind].places(target) if one.want == "text" and one.path in files)
-        paths = (path for path in texts if path not in other_spellings)
-    return tuple(elsewhere(files, paths, target, image))
-
-
-def elsewhere(files: Files, paths: Iterable[str], target: Target, image: Image) -> Iterator[tuple[str, int]]:
-    """Yield path and line of each such scalar. What belongs to another alias, or cannot be read, is left out."""
+        texts = [one.path for one in EDITORS[kind].places(target) if one.want == "text" and one.path in files]
+        paths = [path for path in texts if path not in other_spellings]
     last = re.escape(image.repository.rpartition("/")[2])
     # Parsing takes long, and most files have no other version.
     other = re.compile(rf"{last}[:@](?!{re.escape(image.version)}(?![\w.-]))\w")
+    found = []
     for path in paths:
-        if not other.search(files[path].text):
-            continue
-        with suppress(TargetError):
-            yield from ((path, line) for line in _lines(tree_of(files, path), target, image))
+        if other.search(files[path].text):
+            with suppress(TargetError):
+                found += [(path, line) for line in _lines(tree_of(files, path), target, image)]
+    return tuple(found)
 
 
 def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:

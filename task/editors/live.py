@@ -8,10 +8,10 @@ become operations of the patch, each after a `test` of the old value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from task.editors import EDITORS
+from task.editors import EDITORS, override_kustomize, override_parameters
 from task.editors.argocd_source import Section, elements
 from task.editors.file_text import tree_of
 from task.editors.yaml.spelling import double_quoted
@@ -24,19 +24,11 @@ Operation = Mapping[str, Any]  # of a JSON patch, RFC 6902
 _FILE = "override"  # the file's path for the override editors
 
 
-@dataclass(frozen=True)
-class _SourceList:
-    """The list of a source that has images, and how its elements are written."""
-
-    editor: TargetKind
-    section: Section
-    force: bool = False  # whether elements have forceString
-
-
-_LISTS: Mapping[Kind, _SourceList] = {
-    "Helm": _SourceList("helm-override", Section("helm", "parameters"), force=True),
-    "Kustomize": _SourceList("kustomize-override", Section("kustomize", "images")),
-    "Plugin": _SourceList("plugin-override", Section("plugin", "env")),
+# The list of a source that has images, and its editor.
+_LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
+    "Helm": ("helm-override", override_parameters.HELM),
+    "Kustomize": ("kustomize-override", override_kustomize.SECTION),
+    "Plugin": ("plugin-override", override_parameters.PLUGIN),
 }
 
 
@@ -46,47 +38,47 @@ def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
     `index` is the source's place in spec.sources. It is ignored if the Application has `spec.source`. Raises
     `SourceError` for a source that cannot have images, and the AnnotationErrors of the editors.
     """
-    images = _list_of(target.source)
-    files, _ = _as_file(_raw(_source(manifest, index), images.section), images)
-    return replace(EDITORS[images.editor].read(files, _plain(target, images)), file="")
+    kind, section = _list_of(target.source)
+    files, _ = _as_file(_raw(_source(manifest, index), section), section)
+    return replace(EDITORS[kind].read(files, _plain(target, kind)), file="")
 
 
 def write(
     manifest: Mapping[str, Any], index: int, target: Target, image: Image
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
     """Return the operations that set the image, and the edits. Both are empty if nothing changes. Raises as `read`."""
-    images = _list_of(target.source)
+    kind, section = _list_of(target.source)
     source = _source(manifest, index)
-    files, places = _as_file(_raw(source, images.section), images)
-    changed, edits = EDITORS[images.editor].write(files, _plain(target, images), image)
+    files, places = _as_file(_raw(source, section), section)
+    changed, edits = EDITORS[kind].write(files, _plain(target, kind), image)
     if not changed:
         return (), ()
-    wanted = [_element(node, images) for node in elements(tree_of(changed, _FILE), images.section)]
-    operations = _operations(source, images, f"{_path(manifest, index)}/{images.section.name}", wanted, places)
+    wanted = [_element(node, section) for node in elements(tree_of(changed, _FILE), section)]
+    operations = _operations(source, section, f"{_path(manifest, index)}/{section.name}", wanted, places)
     where = place(manifest, index, target)
     return operations, tuple(replace(edit, path=where) for edit in edits)
 
 
 def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
     """Return the field of the Application that has the images: "spec.source.helm.parameters"."""
-    section = _list_of(target.source).section
+    _, section = _list_of(target.source)
     return f"{_path(manifest, index)}/{section.name}/{section.list}".strip("/").replace("/", ".")
 
 
-def _list_of(source: Source) -> _SourceList:
-    images = _LISTS.get(source.kind or source.section)
-    if images is None:
+def _list_of(source: Source) -> tuple[TargetKind, Section]:
+    found = _LISTS.get(source.kind or source.section)
+    if found is None:
         raise SourceError(
             f"the source's type is {source.kind or 'not known yet'}: the live Application has no place for an image",
             hint="write write-back-method: git, with write-back-target: manifests for plain manifests",
         )
-    return images
+    return found
 
 
-def _plain(target: Target, images: _SourceList) -> Target:
+def _plain(target: Target, kind: TargetKind) -> Target:
     """Return the target without the parts about Git. Nothing is carried along, because a patch loses nothing."""
     source = replace(target.source, parameters=(), images=(), env=())
-    return replace(target, kind=images.editor, path=_FILE, fallbacks=(), carry=False, source=source)
+    return replace(target, kind=kind, path=_FILE, fallbacks=(), carry=False, source=source)
 
 
 def _path(manifest: Mapping[str, Any], index: int) -> str:
@@ -115,19 +107,19 @@ def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
     return raw if isinstance(raw, list) else ()
 
 
-def _as_file(raw: Sequence[Any], images: _SourceList) -> tuple[Files, tuple[int, ...]]:
+def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
     """Return the equivalent override file, and the place of each of its elements in `raw`."""
-    texts = [(place, text) for place, element in enumerate(raw) if (text := _as_yaml(element, images))]
+    texts = [(place, text) for place, element in enumerate(raw) if (text := _as_yaml(element, section))]
     if not texts:
         return {}, ()
-    head = f"{images.section.name}:\n  {images.section.list}:\n"
+    head = f"{section.name}:\n  {section.list}:\n"
     body = "".join(f"  - {text}\n" for _, text in texts)
     return {_FILE: File(head + body)}, tuple(place for place, _ in texts)
 
 
-def _as_yaml(element: Any, images: _SourceList) -> str:
+def _as_yaml(element: Any, section: Section) -> str:
     """Return an element of the list as YAML, or "" for an element of a wrong shape."""
-    if images.editor == "kustomize-override":
+    if section == override_kustomize.SECTION:
         return double_quoted(element) if isinstance(element, str) else ""
     known = mapping(element)
     if not isinstance(known.get("name"), str) or not known["name"]:
@@ -135,32 +127,32 @@ def _as_yaml(element: Any, images: _SourceList) -> str:
     fields = [f"name: {double_quoted(known['name'])}"]
     if isinstance(known.get("value"), str):
         fields.append(f"value: {double_quoted(known['value'])}")
-    if images.force:
+    if section == override_parameters.HELM:
         fields.append(f"forcestring: {'true' if known.get('forceString') is True else 'false'}")
     return "\n    ".join(fields)
 
 
-def _element(node: Node, images: _SourceList) -> Any:
+def _element(node: Node, section: Section) -> Any:
     """Return an element of the override file in the shape that it has in the Application's spec."""
-    if images.editor == "kustomize-override":
+    if section == override_kustomize.SECTION:
         return resolved(node).value
     texts = {name: text for name in ("name", "value", "forcestring") if (text := resolved_value(node, name))}
     element: dict[str, Any] = {name: text.value for name, text in texts.items()}
-    if images.force:
+    if section == override_parameters.HELM:
         element["forceString"] = element.pop("forcestring", "") == "true"
     return element
 
 
 def _operations(
-    source: Mapping[str, Any], images: _SourceList, path: str, wanted: Sequence[Any], places: Sequence[int]
+    source: Mapping[str, Any], section: Section, path: str, wanted: Sequence[Any], places: Sequence[int]
 ) -> tuple[Operation, ...]:
     """Return the operations that change elements in place and append new ones. A missing list is added."""
     added = list(wanted[len(places) :])
-    section = source.get(images.section.name)
+    there = source.get(section.name)
     # JSON patch adds no parents: if a section or list is missing, `add` below it fails ("doc is missing path").
-    if not isinstance(section, dict):
-        return ({"op": "add", "path": path, "value": {images.section.list: added}},)
-    path, raw = f"{path}/{images.section.list}", section.get(images.section.list)
+    if not isinstance(there, dict):
+        return ({"op": "add", "path": path, "value": {section.list: added}},)
+    path, raw = f"{path}/{section.list}", there.get(section.list)
     if not isinstance(raw, list):
         return ({"op": "add", "path": path, "value": added},)
     operations: list[Operation] = []
