@@ -73,7 +73,7 @@ def common_path(target: Target) -> str:
 
 
 def load(files: Files, target: Target, section: Section) -> tuple[str, Tree]:
-    """Return the override file's path and its tree. Raises TargetError if it has something else than the list."""
+    """Return the override file's path and its tree. Raises TargetError if something else is in the list's place."""
     path = chosen(files, target)
     return path, _tree(files, path, section)
 

@@ -36,7 +36,7 @@ _DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # with any value
 _DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
 # A text that may set one. Most texts set none, so they need not be parsed.
 _SET = re.compile(r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}", re.IGNORECASE)
-MOST_BESIDE = 200  # keys of one mapping that are compared with a key that is not there
+MOST_BESIDE = 200  # keys of one mapping that may be named when an annotated key is missing
 
 
 def places(target: Target) -> tuple[Place, ...]:
@@ -151,7 +151,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the keys that an update changes because an alias gives them the tag's value; no annotation names them.
+    """Return the keys that an update changes although no annotation names them: an alias gives them the tag's value.
 
     Raises the errors of `write`.
     """
@@ -273,7 +273,8 @@ def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
 def digest_value(image: Image, key: str, old: str) -> str:
     """Return the text for a key that gets the digest, or "" if the image has none.
 
-    Some charts add `sha256:` themselves. If the old value lacks it, or an empty key is called `sha`, the new one does.
+    Some charts add `sha256:` themselves. So the new value has none if the old one has none, or if there was no value and
+    the key is called `sha`.
     """
     bare = _HEX.fullmatch(old) if old else "sha" in parse_path(key)[-1].name.lower()
     return image.digest.removeprefix("sha256:") if bare else image.digest
@@ -283,8 +284,8 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     """Return what Helm gets at the key for the digest now.
 
     Raises `TargetError` if Helm gets a digest beside the tag that no annotation names. What counts is the last value in
-    the order of Argo CD: the chart's own, the values files, `helm.values`, and then the parameters. Files that cannot
-    be read here are passed over.
+    Argo CD's order: the chart's own, the values files, `helm.values`, and then the parameters. Files that cannot be read
+    are skipped.
     """
     tag, annotated = keys.spec or keys.tag, keys.digest.replace("\\.", ".")
     steps = parse_path(tag)

@@ -126,8 +126,7 @@ def read_below(files: Files, target: Target) -> Reading:
     if target.kind.endswith("-override"):
         there = below(files, replace(target, carry=None), _section(target))
         used = [one for one, _ in _origins(there, target).values()] if there.used else []
-    keys = names_of(target.keys) if _section(target) == HELM else target.keys
-    return reading_of({one.name: one.value for one in used}, keys, "", sound=True)
+    return reading_of({one.name: one.value for one in used}, _names(target), "", sound=True)
 
 
 Origins = Mapping[str, tuple[Parameter, str]]  # by name: the element, and the comment that names its origin
@@ -260,8 +259,7 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     """Return each element to which a person gave another value than its origin has, and each that the list hides."""
     if target.carry is False:
         return ()
-    section = _section(target)
-    keys = names_of(target.keys) if section == HELM else target.keys
+    section, keys = _section(target), _names(target)
     _, tree = load(files, target, section)
     there = below(files, target, section)
     origins, own = _origins(there, target), {keys.name, keys.tag, keys.spec, keys.digest}

@@ -46,17 +46,8 @@ MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-_WISHES = (
-    "commit",
-    "pullRequests",
-    "pinDigest",
-    "tagOrder",
-    "pushOptions",
-    "minimumAge",
-    "writes",
-    "signatures",
-    "provenance",
-)
+_DEMANDS = ("writes", "signatures", "provenance")
+_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions", "minimumAge", *_DEMANDS)
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _REQUESTS = ("enabled", "autoMerge", "draft", "group", "labels", "reviewers", "assignees")

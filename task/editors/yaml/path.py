@@ -1,6 +1,6 @@
 r"""Parses key paths into a values file, such as `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
 
-A nested path wins over a key with a dot in its name. (AIU reads it like this, but v0.18 prefers the key with the dot
+A nested path wins over a key with a dot in its name. (AIU reads in this order, but v0.18 prefers the key with the dot
 when it writes.) An index after a segment is that of an item in its list, as in AIU since v0.17. A backslash escapes a
 dot, which is not possible in AIU.
 """
@@ -16,7 +16,7 @@ from task.editors.yaml.tree import DEPTH, Node, Tree, is_merge, pairs, resolved,
 from task.errors import TargetError
 from task.text import shortened
 
-MERGES = "\0"  # before merge keys, because a key in quotes may have their name
+MERGES = "\0"  # marks merge keys, because a quoted key may be called `<<`, too
 MOST_USES = 100  # keys that share one value
 MOST_MERGES = 50  # merge keys in a row; each takes five frames of the stack, of which Python has a thousand
 MOST_STEPS = 2_000  # from a shared value up to these keys
@@ -96,7 +96,7 @@ def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -
 
 
 def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the keys, each with its indices, that these steps may mean if they are one key."""
+    """Yield each key that these steps may be together, a key with dots, and its indices."""
     front = "".join(f"{step.text}." for step in steps[:-1])
     last = steps[-1]
     if last.indices is not None:
