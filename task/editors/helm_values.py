@@ -273,8 +273,8 @@ def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
 def digest_value(image: Image, key: str, old: str) -> str:
     """Return the text for a key that gets the digest, or "" if the image has none.
 
-    Some charts add `sha256:` themselves. So the new value has none if the old one has none, or if there was no value and
-    the key is called `sha`.
+    Some charts add `sha256:` themselves. So the new value has none if the old one has none, or if the old one is empty
+    and the key is called `sha`.
     """
     bare = _HEX.fullmatch(old) if old else "sha" in parse_path(key)[-1].name.lower()
     return image.digest.removeprefix("sha256:") if bare else image.digest
@@ -284,8 +284,8 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     """Return what Helm gets at the key for the digest now.
 
     Raises `TargetError` if Helm gets a digest beside the tag that no annotation names. What counts is the last value in
-    Argo CD's order: the chart's own, the values files, `helm.values`, and then the parameters. Files that cannot be read
-    are skipped.
+    Argo CD's order: the chart's own, the values files, `helm.values`, and then the parameters. Unreadable files are
+    skipped.
     """
     tag, annotated = keys.spec or keys.tag, keys.digest.replace("\\.", ".")
     steps = parse_path(tag)
