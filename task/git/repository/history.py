@@ -7,6 +7,7 @@ for one file, and follows its renames. For `versions_of`, all files share what o
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -17,7 +18,6 @@ from typing import Any, Literal
 from task.git.repository.objects import (
     Objects,
     PastCommit,
-    PastTrees,
     ReadTree,
     TreeEntry,
     along_first_parents,
@@ -76,7 +76,7 @@ class History:
         self._seen = 0  # number of commits
         self._present = False  # whether something was fetched and is still there
         self._newer: tuple[str, TreeEntry | None] | None = None  # the root and the file, one commit later
-        self._trees = PastTrees(remote.objects)
+        _, self._read = _readers(remote.objects)
         self._answers = self._walk()
 
     def __iter__(self) -> Iterator[tuple[str, str | None]]:
@@ -115,9 +115,7 @@ class History:
         commits = self._commits()
         if not commits:
             return [], {}, "limit" if self._seen >= DEPTHS[-1] else "server"
-        changes, used, path, newer = self._changes(
-            commits, self._trees.entries(self.path, [one.tree for one in commits])
-        )
+        changes, used, path, newer = self._changes(commits)
         blobs = list(dict.fromkeys(blob for _, blob in changes[: self._limit] if blob))
         self._remote.fetch_files(blobs, self._branch)
         texts: dict[str, str | None] = {}
@@ -133,32 +131,29 @@ class History:
     def _commits(self) -> list[PastCommit]:
         """Return the next commits along first parents, and fetch more if necessary."""
         found = self._here() if self._present else []
-        while not found and self._level < len(DEPTHS) and not self._server_ended():
+        while not found and self._level < len(DEPTHS):
+            if self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2:
+                break  # far fewer commits came than requested (others may have pushed some more meanwhile)
             tip = self._remote.fetch_commits(DEPTHS[self._level], self._branch)
             self._at = self._at or tip
             self._level, self._present = self._level + 1, True
             found = self._here()
         return found
 
-    def _server_ended(self) -> bool:
-        """Tell whether far fewer commits came than requested (others may have pushed some more meanwhile)."""
-        return self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2
-
     def _here(self) -> list[PastCommit]:
         return along_first_parents(self._remote.objects, self._at, _COMMITS_AT_ONCE)
 
-    def _changes(
-        self, commits: Sequence[PastCommit], entries: Sequence[TreeEntry | None]
-    ) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
+    def _changes(self, commits: Sequence[PastCommit]) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
         """Return (start of another blob, number of commits used, path before that, entry one commit later)."""
         changes: _Blobs = []
         newer = self._newer
-        for used, (commit, entry) in enumerate(zip(commits, entries, strict=True)):
+        for used, commit in enumerate(commits):
+            entry = _file_at(self._read, commit.tree, self.path)
             if newer and newer[1] and entry is None and (path := self._moved_from(commit.tree, newer[0], newer[1])):
                 if used:  # the rest is read under the former name
                     return changes, used, path, newer
                 self.path = path  # all of these commits come before the rename
-                return self._changes(commits, self._trees.entries(path, [one.tree for one in commits]))
+                entry = _file_at(self._read, commit.tree, path)
             if newer is None or _oid(newer[1]) != _oid(entry):
                 changes.append((commit.oid, _oid(entry)))
             newer = (commit.tree, entry)
@@ -187,20 +182,18 @@ class History:
     def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
         """Return the files of the older tree that the newer one does not have at their path."""
         gone: dict[str, TreeEntry] = {}
-        folders, left = [("", older, newer)], _MOST_TREES
-        while folders and left > 0:
-            folders = folders[:left]
-            left -= len(folders)
-            trees = dict(self._trees.read(sorted({oid for _, *pair in folders for oid in pair if oid})))
-            deeper = []
-            for folder, before, after in folders:
-                for name, one in trees[before].items():
-                    now = trees[after].get(name) if after else None
-                    if one.is_folder and one != now:
-                        deeper.append((f"{folder}{name}/", one.oid, now.oid if now and now.is_folder else ""))
-                    elif one.is_file and not (now and now.is_file):
-                        gone[folder + name] = one
-            folders = deeper
+        folders = deque([("", older, newer)])
+        for _ in range(_MOST_TREES):
+            if not folders:
+                break
+            folder, before, after = folders.popleft()
+            left = self._read(after)
+            for name, one in self._read(before).items():
+                now = left.get(name)
+                if one.is_folder and one != now:
+                    folders.append((f"{folder}{name}/", one.oid, now.oid if now and now.is_folder else ""))
+                elif one.is_file and not (now and now.is_file):
+                    gone[folder + name] = one
         return gone
 
 
@@ -210,6 +203,11 @@ def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | N
     files = {oid: file_of(content) for oid, content in found.items()}
     texts = {oid: None if file.problem else file.text for oid, file in files.items()}
     return texts, sum(len(content or b"") for content in found.values())
+
+
+def _file_at(read: ReadTree, root: str, path: str) -> TreeEntry | None:
+    found = look(read, root, Place(path, "exists"))
+    return next((entry for where, entry, _ in found if where == path and entry.is_file), None)
 
 
 def _oid(entry: TreeEntry | None) -> str:
@@ -349,12 +347,7 @@ def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCom
         return at
     for _ in range(_MOST_STEPS):
         parents = [commit_of(objects, oid) for oid in at.parents if not objects.absent([oid])]
-        same = [
-            one
-            for one in parents
-            for where, entry, _ in look(read, one.tree, Place(path, "exists"))
-            if (where, entry.oid) == (path, blob.oid)
-        ]
+        same = [one for one in parents if _oid(_file_at(read, one.tree, path)) == blob.oid]
         if not same:
             return at
         at = same[0]

@@ -122,7 +122,6 @@ def file_of(blob: bytes | None) -> File:
     return File("", problem="kept in Git LFS") if text.startswith(_LFS) else File(text)
 
 
-_TREES_AT_ONCE = 100  # trees; that of a large folder takes a megabyte
 # What is kept of an excessively large commit.
 _PARENTS, _NAME, _MESSAGE = 64, 200, 64 * 1024
 
@@ -180,30 +179,6 @@ def _time(text: str) -> str:
         return of_unix(int(seconds[0])) if seconds else ""
     except (ValueError, Malformed):
         return ""
-
-
-class PastTrees:
-    """Reads what trees of many commits have. Each name in each tree is looked up once."""
-
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
-        self._names: dict[tuple[str, str], TreeEntry | None] = {}  # (tree, name) → its entry
-
-    def entries(self, path: str, roots: Sequence[str]) -> list[TreeEntry | None]:
-        """Return the file at the path in each of these root trees."""
-        entries: list[TreeEntry | None] = [TreeEntry(FOLDER, root) for root in roots]
-        for name in path.split("/"):
-            folders = {one.oid for one in entries if one and one.is_folder}
-            unknown = sorted(oid for oid in folders if (oid, name) not in self._names)
-            self._names.update(((oid, name), tree.get(name)) for oid, tree in self.read(unknown))
-            entries = [self._names[one.oid, name] if one and one.is_folder else None for one in entries]
-        return [one if one and one.is_file else None for one in entries]
-
-    def read(self, oids: Sequence[str]) -> Iterator[tuple[str, Tree]]:
-        """Return the trees themselves."""
-        for start in range(0, len(oids), _TREES_AT_ONCE):
-            for oid, found in self._objects.read(oids[start : start + _TREES_AT_ONCE]).items():
-                yield oid, parse_tree(found or b"", len(oid) // 2)
 
 
 FOLDER = "040000"
