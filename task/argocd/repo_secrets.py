@@ -17,7 +17,7 @@ from typing import Any
 from task.errors import AnnotationError, CredentialsError
 from task.git.credentials import Credentials
 from task.git.environment import Login
-from task.git.github_app import App, Way, token
+from task.git.github_app import App, token
 from task.git.ssh import SshFiles, has_passphrase, is_private_key
 from task.plain_data import mapping, text
 from task.secret import Secret
@@ -186,8 +186,8 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
         return replace(made, logins=(login,)) if found.password else made
 
     def of_app(ca_file: str) -> Login:
-        way = Way(ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
-        return Login(server, _TOKEN_USER, token(app, way))
+        secret = token(app, ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
+        return Login(server, _TOKEN_USER, secret)
 
     return replace(made, app=of_app, app_server=server)
 

@@ -17,7 +17,7 @@ from threading import Lock
 from task.errors import SourceError, UsageError
 from task.files import LARGEST, check_file, read_file, remove_folder, temporary_folder
 from task.git.environment import Login
-from task.git.github_app import App, Way, token
+from task.git.github_app import App, token
 from task.git.hosts import ATLASSIAN
 from task.git.names import Address, address_of
 from task.git.ssh import PLAIN, SshFiles, collect, nameless, needs_own_files, passwd_home, read_given, write
@@ -255,7 +255,7 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
 
     def login(ca_file: str) -> Login:
         key_text = key.reveal().replace("\\n", "\n")
-        secret = token(App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api), Way(ca_file))
+        secret = token(App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api), ca_file)
         return Login(server, _TOKEN_USER, secret)
 
     return login

@@ -28,20 +28,30 @@ class App:
     api: str  # "https://api.github.com", or "https://HOST/api/v3"
 
 
-@dataclass(frozen=True)
-class Way:
-    """How to reach the API."""
+def token(
+    app: App, ca_file: str = "", *, verify: bool = True, proxy: Secret = Secret(""), no_proxy: str = ""
+) -> Secret:
+    """Return a token for the whole installation. Raises `CredentialsError`, `UnreachableError`, `UsageError`.
 
-    ca_file: str = ""
-    verify: bool = True
-    proxy: Secret = Secret("")  # "" means: as the environment says
-    no_proxy: str = ""
-
-
-def token(app: App, way: Way) -> Secret:
-    """Return a token for the whole installation. Raises `CredentialsError`, `UnreachableError`, `UsageError`."""
+    Without `proxy`, the environment says how the API is reached.
+    """
     proof = signed(app, int(time.time()))
-    return again(lambda: _ask(app, proof, way), _PAUSES, UnreachableError)
+    through = None  # as the environment says
+    if proxy:
+        through = "" if should_bypass_proxies(app.api, no_proxy) else proxy.reveal()
+    http = Http(
+        app.api,
+        login=lambda: {"Authorization": f"Bearer {proof.reveal()}"},
+        ca_file=ca_file,
+        verify=verify,
+        headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
+        proxy=through,
+        limits=LIMITS,
+    )
+    try:
+        return again(lambda: _ask(app, http), _PAUSES, UnreachableError)
+    finally:
+        http.close()
 
 
 def signed(app: App, now: int) -> Secret:
@@ -59,19 +69,7 @@ def signed(app: App, now: int) -> Secret:
         ) from None
 
 
-def _ask(app: App, proof: Secret, way: Way) -> Secret:
-    proxy = None  # as the environment says
-    if way.proxy:
-        proxy = "" if should_bypass_proxies(app.api, way.no_proxy) else way.proxy.reveal()
-    http = Http(
-        app.api,
-        login=lambda: {"Authorization": f"Bearer {proof.reveal()}"},
-        ca_file=way.ca_file,
-        verify=way.verify,
-        headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
-        proxy=proxy,
-        limits=LIMITS,
-    )
+def _ask(app: App, http: Http) -> Secret:
     try:
         answer = http.ask("POST", f"/app/installations/{app.installation}/access_tokens", again=False)
     except NoAnswerError as error:
@@ -82,8 +80,6 @@ def _ask(app: App, proof: Secret, way: Way) -> Secret:
         if error.kind == "large":
             raise CredentialsError(error.message, hint="check the address of the GitHub App's API") from None
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
-    finally:
-        http.close()
     said = answer.mapping()
     if answer.status == 201 and isinstance(said.get("token"), str):
         return Secret(said["token"])

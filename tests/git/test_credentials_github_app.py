@@ -17,7 +17,7 @@ from support import costs_at_most, needs
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
 from task.git import github_app
 from task.git.credentials import access_of
-from task.git.github_app import App, Way, signed, token
+from task.git.github_app import App, signed, token
 from task.secret import Secret
 from task.settings import AccessOptions
 
@@ -72,8 +72,8 @@ def part(text: str) -> bytes:
 @pytest.mark.parametrize(("no_proxy", "used"), [("", True), ("other.example.com", True), ("127.0.0.1", False)])
 def test_the_api_is_reached_as_argo_cds_secret_says(github: GitHub, key: Path, no_proxy: str, used: bool) -> None:
     with http_proxy() as proxy:
-        way = Way(proxy=Secret(f"http://127.0.0.1:{proxy.port}"), no_proxy=no_proxy)
-        assert token(app(github, key), way).reveal() == "ghs_t0ken"
+        through = Secret(f"http://127.0.0.1:{proxy.port}")
+        assert token(app(github, key), proxy=through, no_proxy=no_proxy).reveal() == "ghs_t0ken"
         assert bool(proxy.seen) is used
 
 
@@ -89,7 +89,7 @@ def test_the_proof_is_what_github_documents(tmp_path: Path, key: Path) -> None:
 
 
 def test_a_token_for_the_installation(key: Path, github: GitHub) -> None:
-    assert token(app(github, key), Way()).reveal() == "ghs_t0ken"
+    assert token(app(github, key)).reveal() == "ghs_t0ken"
     ((path, authorization),) = github.asked
     assert path == "/app/installations/34/access_tokens"
     assert authorization.startswith("Bearer ey")
@@ -97,14 +97,14 @@ def test_a_token_for_the_installation(key: Path, github: GitHub) -> None:
 
 def test_a_netrc_does_not_stand_in(key: Path, github: GitHub, home: Path) -> None:
     (home / ".netrc").write_text("machine 127.0.0.1 login a password b\n")
-    token(app(github, key), Way())
+    token(app(github, key))
     assert github.asked[0][1].startswith("Bearer ")
 
 
 def test_what_is_temporary_is_tried_again(key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(github_app, "_PAUSES", (0.01,))
     github.answers = [(502, {}), (201, {"token": "x"})]
-    assert token(app(github, key), Way()).reveal() == "x"
+    assert token(app(github, key)).reveal() == "x"
     assert len(github.asked) == 2
 
 
@@ -125,7 +125,7 @@ def test_refusals(
     monkeypatch.setattr(github_app, "_PAUSES", ())
     github.answers = [(status, body)]
     with pytest.raises(error) as caught:
-        token(app(github, key), Way())
+        token(app(github, key))
     assert told in caught.value.message
     assert "ey" not in caught.value.message.split()
 
@@ -168,5 +168,5 @@ def test_an_answer_that_is_no_token(key: Path, body: bytes, told: str) -> None:
     with serving(Answers()) as server:
         server.reply = lambda _path: (201, {}, body)
         with costs_at_most(), pytest.raises(CredentialsError, match=told) as caught:
-            token(App("12", "34", Secret(key.read_text()), server.url), Way())
+            token(App("12", "34", Secret(key.read_text()), server.url))
     assert caught.value.hint
