@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -39,12 +39,7 @@ class Kin:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class _Graph:
-    """The known commits, with their parents."""
-
-    parents: Mapping[str, tuple[str, ...]]
-    open: frozenset[str]  # commits whose parents were not sent
+_Parents = Mapping[str, Sequence[str]]  # of the known commits
 
 
 class Lineage:
@@ -120,19 +115,22 @@ class _Source:
         kin, known = Kin("unknown"), -1
         for depth in DEPTHS:
             try:
-                graph = self._graph(depth, old, new)
+                parents, ends = self._commits(depth, old, new)
             except GitFailed as error:
                 if missing := _NOT_THERE.search(error.err):
                     return Kin("unknown", f"{self._shown}: there is no commit {missing[1][:12]}")
                 raise git_errors.failure(error.err, self._shown) from error
-            kin = _kin(graph, old, new)
-            if kin.order != "unknown" or not graph.open or len(graph.parents) == known:
+            kin = _kin(parents, ends, old, new)
+            if kin.order != "unknown" or not ends or len(parents) == known:
                 break
-            known = len(graph.parents)
+            known = len(parents)
         return kin if not kin.why else replace(kin, why=f"{self._shown}: {kin.why}")
 
-    def _graph(self, depth: int, old: str, new: str) -> _Graph:
-        """Fetch the commits before these two, or those of all branches and tags if the server gives none by id."""
+    def _commits(self, depth: int, old: str, new: str) -> tuple[_Parents, frozenset[str]]:
+        """Return the commits before these two, and those of them whose parents the server did not send.
+
+        They are those of all branches and tags if the server gives none by id.
+        """
         whole = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
         if not whole or not self._by_id or not self._fetch(depth, old, new):
             self._fetch(depth, *_REFS)
@@ -144,7 +142,7 @@ class _Source:
         # One line at a time: a server may have sent a million commits.
         lines = StringIO(self._local("rev-list", "--parents", "--all", *starts))
         parents = {commit: tuple(rest) for commit, *rest in map(str.split, lines)}
-        return _Graph(parents, self._ends() & parents.keys())
+        return parents, self._ends() & parents.keys()
 
     def _fetch(self, depth: int, *what: str) -> bool:
         """Tell whether the server sent it; False if it gives no commits by id. Raises `GitFailed`."""
@@ -194,46 +192,41 @@ class _Source:
             return frozenset()
 
 
-def _kin(graph: _Graph, old: str, new: str) -> Kin:
+def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
     """Return what these commits show. An "unknown" order may become clear with more of them."""
-    (first, flaw), (second, other_flaw) = _named(graph, old), _named(graph, new)
+    (first, flaw), (second, other_flaw) = _named(parents, old), _named(parents, new)
     if flaw or other_flaw:
         return Kin("unknown", flaw or other_flaw)
     if first == second:
         return Kin("same")
-    behind_first, behind_second = _behind(graph, first), _behind(graph, second)
+    behind_first, behind_second = _behind(parents, first), _behind(parents, second)
     if first in behind_second:
         return Kin("newer")
     if second in behind_first:
         return Kin("older")
     # An ancestor of a commit that comes before both cannot be one of the two.
-    if graph.open & (behind_first ^ behind_second):
+    if ends & (behind_first ^ behind_second):
         return Kin("unknown", f"the commits that it gives do not tell which of {old[:12]} and {new[:12]} is newer")
     return Kin("unrelated")
 
 
-def _named(graph: _Graph, commit: str) -> tuple[str, str]:
+def _named(parents: _Parents, commit: str) -> tuple[str, str]:
     """Return the full id, or the reason why there is none."""
-    if commit in graph.parents:
+    if commit in parents:
         return commit, ""
     if len(commit) in _WHOLE_ID:
         return "", f"there is no commit {commit[:12]}"
-    found = [one for one in graph.parents if one.startswith(commit)]
-    if len(found) == 1:
-        return found[0], ""
-    return (
-        "",
-        f"{commit} is the beginning of several commit ids"
-        if found
-        else f"there is no commit {commit} on a branch or tag",
-    )
+    found = [one for one in parents if one.startswith(commit)]
+    if len(found) > 1:
+        return "", f"{commit} is the beginning of several commit ids"
+    return (found[0], "") if found else ("", f"there is no commit {commit} on a branch or tag")
 
 
-def _behind(graph: _Graph, commit: str) -> set[str]:
+def _behind(parents: _Parents, commit: str) -> set[str]:
     """Return the commit and all its ancestors."""
     seen, waiting = {commit}, [commit]
     while waiting:
-        for parent in graph.parents.get(waiting.pop(), ()):
+        for parent in parents.get(waiting.pop(), ()):
             if parent not in seen:
                 seen.add(parent)
                 waiting.append(parent)

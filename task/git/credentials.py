@@ -161,9 +161,8 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
         try:
             check_file(config_file)  # git is going to read it
         except OSError as error:
-            raise UsageError(
-                f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}", hint="make it a readable file"
-            ) from None
+            why = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
+            raise UsageError(why, hint="make it a readable file") from None
     found = Credentials(
         logins=(*_stored(os.path.join(folder, ".git-credentials") if ".git-credentials" in files else ""), *logins),
         spare=(Login(github, _TOKEN_USER, own),) if own and github.startswith("https://") else (),
@@ -187,10 +186,8 @@ def _scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
         except SourceError:
             address = Address("", "")
         if address.protocol not in {"https", "http"} or address.user or address.password or set(url) & set("?#*@ "):
-            raise UsageError(
-                "--git-credentials-url: not the beginning of an https URL",
-                hint="write https://host/ or https://host/path/, without a login",
-            )
+            hint = "write https://host/ or https://host/path/, without a login"
+            raise UsageError("--git-credentials-url: not the beginning of an https URL", hint=hint)
     return tuple(url.rstrip("/") for url in given.git_credentials_url)
 
 
@@ -245,10 +242,8 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
         hint = "give --github-app-id, --github-app-installation-id, and --github-app-key-file (or its variable)"
         raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
     if not given.github_app_installation_id.isdigit():
-        raise UsageError(
-            "--github-app-installation-id: not a number",
-            hint="give the last part of the URL of the App's installation",
-        )
+        hint = "give the last part of the URL of the App's installation"
+        raise UsageError("--github-app-installation-id: not a number", hint=hint)
     server = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
     api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
@@ -292,9 +287,8 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
 def _line(path: str, option: str) -> Secret:
     text = _text(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
-        raise UsageError(
-            f"{option}: {path!r} must have exactly one line", hint="write only the password or token into it"
-        )
+        hint = "write only the password or token into it"
+        raise UsageError(f"{option}: {path!r} must have exactly one line", hint=hint)
     return Secret(text)
 
 

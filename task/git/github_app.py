@@ -63,10 +63,8 @@ def signed(app: App, now: int) -> Secret:
     try:
         return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
     except (jwt.PyJWTError, ValueError, TypeError):  # their messages may quote the key
-        raise UsageError(
-            "the GitHub App's key is not an RSA private key without a passphrase",
-            hint="give the .pem file as downloaded",
-        ) from None
+        message = "the GitHub App's key is not an RSA private key without a passphrase"
+        raise UsageError(message, hint="give the .pem file as downloaded") from None
 
 
 def _ask(app: App, http: Http) -> Secret:
@@ -74,9 +72,8 @@ def _ask(app: App, http: Http) -> Secret:
         answer = http.ask("POST", f"/app/installations/{app.installation}/access_tokens", again=False)
     except NoAnswerError as error:
         if error.kind == "tls":
-            raise CredentialsError(
-                f"the TLS certificate of {app.api} was not accepted", hint="give its certificate authority: --ca-file"
-            ) from error
+            hint = "give its certificate authority: --ca-file"
+            raise CredentialsError(f"the TLS certificate of {app.api} was not accepted", hint=hint) from error
         if error.kind == "large":
             raise CredentialsError(error.message, hint="check the address of the GitHub App's API") from None
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
@@ -87,7 +84,5 @@ def _ask(app: App, http: Http) -> Secret:
         raise UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
     message = str(said.get("message", ""))[:200]
     words = f" ({message})" if message and message.isprintable() else ""
-    raise CredentialsError(
-        f"{app.api} gives no token for installation {app.installation} of App {app.id}: {answer.status}{words}",
-        hint=_HINT,
-    )
+    what = f"no token for installation {app.installation} of App {app.id}"
+    raise CredentialsError(f"{app.api} gives {what}: {answer.status}{words}", hint=_HINT)

@@ -41,9 +41,8 @@ def remote_of(url: str) -> RemoteUrl:
         raise Malformed("a local repository is on no Git host", "give its https or ssh URL")
     scheme = scheme.lower().removeprefix("git+").removesuffix("+git")
     if scheme not in {"https", "http", "ssh"}:
-        raise Malformed(
-            f"a repository reached by {scheme[:20]} is on no Git host that is known here", "give its https or ssh URL"
-        )
+        what = f"a repository reached by {scheme[:20]}"
+        raise Malformed(f"{what} is on no Git host that is known here", "give its https or ssh URL")
     found = split(f"{scheme}://{rest}")
     if not HOST.fullmatch(found.authority):
         raise Malformed("the URL does not name a host", "write https://host/owner/repository")

@@ -16,6 +16,7 @@ from task.urls import login_of, normal_url, split, without_login
 
 OURS = "image-update/"  # how the names of our own head branches begin
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
+_USE = "use https://host/path or ssh://host/path"
 TO_WRITE = (
     "annotate git-branch with the branch to write to, such as git-branch: main, and let targetRevision name it, too"
 )
@@ -39,14 +40,10 @@ def address_of(url: str) -> Address:
     """Split a URL. Raises `SourceError` for one that git would take for an option or a command."""
     shown = without_login(url)
     if not url or url.startswith("-") or _has_control(url):
-        raise SourceError(
-            f"{blanked(shown)!r} is not a repository URL",
-            hint="use https://host/path, ssh://host/path or user@host:path",
-        )
+        hint = "use https://host/path, ssh://host/path or user@host:path"
+        raise SourceError(f"{blanked(shown)!r} is not a repository URL", hint=hint)
     if _is_scheme(url.partition("::")[0]) and "::" in url:
-        raise SourceError(
-            f"{shown!r} starts a program (git remote helper)", hint="use https://host/path or ssh://host/path"
-        )
+        raise SourceError(f"{shown!r} starts a program (git remote helper)", hint=_USE)
     scheme, marker, _ = url.partition("://")
     colon, slash = url.find(":"), url.find("/")
     if marker and _is_scheme(scheme):
@@ -68,9 +65,7 @@ def address_of(url: str) -> Address:
         found, user, host = Address(url, "ssh"), "", url[:colon].rpartition("@")[2]
     # git passes host and user to ssh, so they must not be options
     if not host or host.startswith("-") or user.startswith("-"):
-        raise SourceError(
-            f"{without_login(found.url)!r} does not name a host", hint="use https://host/path or ssh://host/path"
-        )
+        raise SourceError(f"{without_login(found.url)!r} does not name a host", hint=_USE)
     return found
 
 

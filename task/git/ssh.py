@@ -80,9 +80,8 @@ def _names(folder: str, option: str) -> list[str]:
     except OSError as error:
         if not option:
             return []
-        raise UsageError(
-            f"--ssh-directory: cannot read {folder!r}: {error.strerror}", hint="name a folder with a private key"
-        ) from None
+        hint = "name a folder with a private key"
+        raise UsageError(f"--ssh-directory: cannot read {folder!r}: {error.strerror}", hint=hint) from None
     paths = {name: os.path.join(folder, name) for name in names if not name.startswith("..")}
     return [
         name
@@ -234,10 +233,8 @@ def tidy_key(text: str, what: str) -> str:
     if not is_private_key(lines):
         raise UsageError(f"{what} is not a private key", hint="give the private half, as ssh-keygen writes it")
     if has_passphrase(lines):
-        raise UsageError(
-            f"{what} has a passphrase, which a pipeline cannot type",
-            hint="make a key without one for this job: ssh-keygen -t ed25519 -N ''",
-        )
+        hint = "make a key without one for this job: ssh-keygen -t ed25519 -N ''"
+        raise UsageError(f"{what} has a passphrase, which a pipeline cannot type", hint=hint)
     return f"{lines}\n"
 
 
@@ -246,8 +243,6 @@ def host_key(line: str) -> str:
     words = line.split()
     fields = words[1:] if words[:1] in (["@cert-authority"], ["@revoked"]) else words
     if len(fields) < 3 or not fields[1].startswith(_KINDS):  # host, kind, key
-        raise UsageError(
-            f"--ssh-host-key: {line!r} is not a line of known_hosts",
-            hint="write it as ssh-keyscan prints it: git.example.com ssh-ed25519 AAAA… ([host]:port for other ports)",
-        )
+        hint = "write it as ssh-keyscan prints it: git.example.com ssh-ed25519 AAAA… ([host]:port for other ports)"
+        raise UsageError(f"--ssh-host-key: {line!r} is not a line of known_hosts", hint=hint)
     return " ".join(words)

@@ -473,11 +473,8 @@ class Remote:
         if not there:
             self._refuse_page(subject)
         if tag in there:
-            return SourceError(
-                f"the revision {blanked(branch)!r} is a tag, which no update can be written to",
-                hint=TO_WRITE,
-                subject=subject,
-            )
+            message = f"the revision {blanked(branch)!r} is a tag, which no update can be written to"
+            return SourceError(message, hint=TO_WRITE, subject=subject)
         empty = "the repository may be empty: push a first commit, or name another branch"
         return SourceError(missing.message, hint=missing.hint if "HEAD" in there else empty, subject=subject)
 
