@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
+from shutil import copyfileobj
 from typing import IO
 
 from task import shutdown
@@ -104,8 +105,7 @@ class Cache:
         aside = f"{path}.{os.urandom(4).hex()}.tmp"
         try:
             with open(aside, "wb") as file:
-                while piece := content.read(_PIECE):
-                    file.write(piece)
+                copyfileobj(content, file, _PIECE)
             os.rename(aside, path)
         except OSError:
             with suppress(OSError):
@@ -131,8 +131,7 @@ _CONFIG = """\
 {partial}[remote "{remote}"]
 	url = {url}
 	tagOpt = --no-tags
-{promisor}{local}[protocol]
-	version = 2
+{promisor}{local}[protocol] version = 2
 [fetch]
 	unpackLimit = 1
 	recurseSubmodules = no
@@ -144,27 +143,21 @@ _CONFIG = """\
 [transfer]
 	fsckObjects = false
 	bundleURI = false
-[fastimport]
-	unpackLimit = 0
-[pack]
-	threads = 2
+[fastimport] unpackLimit = 0
+[pack] threads = 2
 [push]
 	gpgSign = false
 	followTags = false
 	recurseSubmodules = no
 	pushOption =
 	negotiate = false
-[submodule]
-	recurse = false
+[submodule] recurse = false
 [http]
 	lowSpeedLimit = 1
 	lowSpeedTime = {stall}
-[gc]
-	auto = 0
-[maintenance]
-	auto = false
-[color]
-	ui = false
+[gc] auto = 0
+[maintenance] auto = false
+[color] ui = false
 [advice]
 	fetchShowForcedUpdates = false
 	pushUpdateRejected = false
