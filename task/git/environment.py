@@ -71,11 +71,11 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     No configuration of the user or system is in it. What that says of servers comes with each transfer
     (`login_environment`): it may hold a token, which hooks and signing programs do not need.
     """
-    theirs = child_environment(environ)  # git's children get a login in another way
-    kept = {name: value for name, value in theirs.items() if name in _KEPT or not name.startswith("GIT_")}
     # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
     clean = {
-        name: value for name, value in kept.items() if name not in _DROPPED and (value.strip() or name not in _KEPT)
+        name: value
+        for name, value in child_environment(environ).items()  # git's children get a login in another way
+        if name not in _DROPPED and (value.strip() if name in _KEPT else not name.startswith("GIT_"))
     }
     return {**clean, **_NO_FILES, **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
 
@@ -90,12 +90,6 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
         return [*files, users]
     home = environ.get("HOME", "")
     return [*files, f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config", f"{home}/.gitconfig"]
-
-
-def listed(output: bytes) -> list[tuple[str, str]]:
-    """Return the settings that `git config --list --null` printed."""
-    lines = (line.partition("\n") for line in output.decode("utf-8", "replace").split("\0") if line)
-    return [(key, value if newline else "true") for key, newline, value in lines]
 
 
 def transport(pairs: Pairs) -> list[tuple[str, str]]:
@@ -249,10 +243,12 @@ class HostConfig:
 
     def _list(self, path: str) -> list[tuple[str, str]]:
         try:
-            return transport(listed(self._run("config", "--file", path, "--includes", "--null", "--list")))
+            said = self._run("config", "--file", path, "--includes", "--null", "--list").decode("utf-8", "replace")
         except GitFailed as error:
             hint = "fix it, or ignore it with --no-git-config"
             raise CredentialsError(f"git cannot read its configuration: {quoted(error.err)}", hint=hint) from error
+        lines = (line.partition("\n") for line in said.split("\0") if line)
+        return transport([(key, value if newline else "true") for key, newline, value in lines])
 
 
 def _is_helper(key: str) -> bool:

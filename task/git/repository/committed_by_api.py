@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import ClassVar, Protocol
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError
@@ -76,12 +76,19 @@ class CommittedByApi(BareRepository):
             self._create(head, change.tip)
             return self._commit(head, change, made)
         aside = f"{head}-{secrets.token_hex(4)}"
-        with ExitStack() as failed:
-            failed.callback(self._drop, aside)
+        try:
             self._create(aside, change.tip)
             commit = self._commit(aside, change, made)
-            self._replace(head, there, aside, commit)
-            failed.pop_all()
+            with self._race(head, there):
+                land_once(
+                    lambda: self._api().replace(head, there, aside, commit),
+                    lambda: self._remote.tip(head) == commit,
+                    "whether the branch was moved",
+                )
+        except BaseException:
+            with suppress(TaskError, Outpaced):  # our temporary branch does no harm if it stays
+                self._api().delete(aside)
+            raise
         return commit
 
     def _create(self, branch: str, commit: str) -> None:
@@ -101,14 +108,6 @@ class CommittedByApi(BareRepository):
                 "whether the commit was made",
             )
 
-    def _replace(self, head: str, was: str, aside: str, commit: str) -> None:
-        with self._race(head, was):
-            land_once(
-                lambda: self._api().replace(head, was, aside, commit),
-                lambda: self._remote.tip(head) == commit,
-                "whether the branch was moved",
-            )
-
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
         """Raise `Outpaced` for a refusal if the branch has moved: a lost race with an unknown message."""
@@ -118,11 +117,6 @@ class CommittedByApi(BareRepository):
             if self._remote.tip(branch) != was:
                 raise Outpaced(f"{self._remote.subject(branch)}: {error.message}") from error
             raise
-
-    def _drop(self, branch: str) -> None:
-        """Delete our temporary branch. It does no harm if it stays."""
-        with suppress(TaskError, Outpaced):
-            self._api().delete(branch)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
         super()._refuse_odd_paths(change)
