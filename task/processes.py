@@ -9,18 +9,25 @@ What a Git server may cost a run, in bytes and in time, is limited: a hostile on
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import resource
 import select
 import signal
+import sys
 import time
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from threading import Lock
+from typing import IO, Any
 
+import sh
+
+from task import shutdown
 from task.errors import UnreachableError
 
 _OURS = ("IMAGE_UPDATE_", "INPUT_")  # our options and secrets; the inputs of a GitHub action
@@ -177,6 +184,48 @@ _LOOKS = 8  # how often the transfer is checked before it counts as stalled
 _SLICE = 0.2  # seconds; a signal that another thread receives takes effect within this time
 _NAP = 0.02  # seconds between two checks, if the system has no process handles
 _PIECE = 1 << 16  # bytes; a pipe holds this many
+logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO, sh logs every argument
+_ONE_AT_A_TIME = Lock()  # a process must not fork while another thread is doing so
+
+
+def start(
+    program: sh.Command,
+    argv: Sequence[str],
+    env: dict[str, str],
+    files: Sequence[IO[bytes]],
+    limit: Callable[[], None] | None = None,
+    folder: str | None = None,
+) -> Any:
+    """Start a program for a `Watch`. `files` are its stdin, stdout and stderr; `limit` is called in the new process.
+
+    Raises `ValueError` if the process was killed before it could begin.
+    """
+    if sys.version_info >= (3, 12):  # it warns of a fork while threads run, but sh executes another program at once
+        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
+
+    def begin() -> None:  # runs in the new process before it becomes the program
+        shutdown.hear()
+        if limit:
+            limit()
+
+    into, out, err = files
+    # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout` so that sh's threads
+    # have nothing to do; a session of its own so that nothing can ask on a terminal, and so that all its children end
+    # with it.
+    with _ONE_AT_A_TIME, shutdown.unheard():
+        return program(
+            *argv, _env=env, _cwd=folder, _in=into, _out=out, _err=err, _bg=True, _bg_exc=False, _return_cmd=True,
+            _tty_out=False, _truncate_exc=False, _close_fds=False, _decode_errors="replace", _encoding="utf-8",
+            _new_session=True, _preexec_fn=begin,
+        )  # fmt: skip
+
+
+def exit_code(running: Any) -> int:
+    """Wait for the end of a command, and return its exit code."""
+    try:
+        return int(running.wait().exit_code)
+    except sh.ErrorReturnCode as error:
+        return int(error.exit_code)
 
 
 class CapturedOutput:

@@ -9,13 +9,11 @@ import os
 import posixpath
 import re
 import shutil
-import sys
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import sh
 
@@ -28,7 +26,7 @@ from task.applications.work_tree import LARGEST, LINK
 from task.errors import Malformed, SourceError
 from task.files import remove_folder, temporary_folder
 from task.model import File, Found
-from task.processes import Bounds, CapturedOutput, Watch, finish, send
+from task.processes import Bounds, CapturedOutput, Watch, exit_code, finish, send, start
 
 CHART = "Chart.yaml"
 Kind = Literal["helm", "kustomize"]
@@ -247,26 +245,14 @@ def _run(
     argv: Sequence[str], folder: str, env: dict[str, str], seconds: float, bounds: Bounds
 ) -> tuple[int, str, str, str]:
     """Return the exit code, stdout, stderr, and why the program was stopped, or ""."""
-    if sys.version_info >= (3, 12):  # it warns of any fork with threads, but here the child only starts a program
-        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
-    limit = bounds.limits()
-
-    def begin() -> None:  # runs in the new process before it becomes the program
-        shutdown.hear()
-        limit()
-
     with shutdown.shield(), ExitStack() as opened:
         out, err = CapturedOutput(), CapturedOutput(_TAIL)
         opened.callback(out.close)
         opened.callback(err.close)
         nothing = opened.enter_context(open(os.devnull, "rb"))
         try:
-            with shutdown.unheard():
-                running: Any = sh.Command(argv[0])(
-                    *argv[1:], _env=env, _cwd=folder, _in=nothing, _out=out.sink, _err=err.sink,
-                    _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
-                    _new_session=True, _preexec_fn=begin,
-                )  # fmt: skip
+            files = (nothing, out.sink, err.sink)
+            running = start(sh.Command(argv[0]), argv[1:], env, files, bounds.limits(), folder)
         # Such as a program for another architecture; a ValueError if the process was killed before it could begin.
         except (sh.ForkException, sh.CommandNotFound, OSError, ValueError) as error:
             raise Malformed(f"{argv[0]} cannot be started", "install the one for this machine") from error
@@ -281,10 +267,7 @@ def _run(
             raise
         if watch.why:
             send(running, "SIGKILL")  # for children that did not end with it
-        try:
-            code = int(running.wait().exit_code)
-        except sh.ErrorReturnCode as error:
-            code = int(error.exit_code)
+        code = exit_code(running)
         why = watch.why
         if why == bounds.too_many_messages:
             why = f"it printed more than {bounds.messages // 1_000_000} MB"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import signal
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from tempfile import TemporaryFile
-from threading import Lock
 from typing import IO, Any
 from urllib.parse import urljoin
 
@@ -41,14 +37,13 @@ from task.git.environment import (
 from task.git.errors import KILLED, GitEnded, GitFailed, failure
 from task.git.names import Address, address_of, rewritten
 from task.git.ssh import SshSharing
-from task.processes import Bounds, CapturedOutput, Clock, Watch, finish, is_secret, needs, send
+from task.processes import Bounds, CapturedOutput, Clock, Watch, exit_code, finish, is_secret, needs, send, start
 from task.secret import Secret
 from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login
 
 PROTOCOLS = frozenset({"https", "ssh", "http"})
 SECONDS = 900.0  # no local git command takes this long
-_ONE_AT_A_TIME = Lock()  # a process must not fork while another thread is doing so
 _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 _REFS = "/info/refs?service=git-upload-pack"  # git's first request to a server
 _REDIRECTED = re.compile(r"returned error: 30[12378]\b")
@@ -61,7 +56,6 @@ _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDA
 _HOPS = 5  # redirects of one repository
 _TAIL = 64_000  # bytes of stderr that are kept; the cause of an error comes last
 _LAST = 3  # lines of it in the error about a stopped command
-logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO, sh logs every argument
 _PROGRESS = re.compile("(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]")
 NO_FILTER = "filtering not recognized"  # what git says about a server without partial clones
 _WARNINGS, _LONGEST = 100, 1000  # warnings that are logged in a run; characters of one of them
@@ -93,7 +87,7 @@ class Talk:
             self.ask.close()
         self.answer.close()
         finish(self.running)
-        _exit_code(self.running)
+        exit_code(self.running)
 
 
 class Git:
@@ -134,7 +128,6 @@ class Git:
         )
         self._nameless = False  # whether ssh has got a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
-        self._programs: dict[str, Any] = {}
 
     def url(self, repo: str) -> str:
         """Return the URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
@@ -352,43 +345,20 @@ class Git:
         git_dir: str,
         env: Mapping[str, str] | None,
         files: Sequence[IO[bytes]],
-        program: str = "git",
+        name: str = "git",
     ) -> Any:
         self.calls.append(_head(argv))
+        try:
+            program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
+        except sh.CommandNotFound as error:
+            wanted = "git 2.31 or newer" if name == "git" else name
+            raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
         # Always set: a step may start in a folder with a broken `.git/config`, or with one that somebody planted.
         environ = {**self._environ, **(env or {}), "GIT_DIR": git_dir or os.devnull}
-        if sys.version_info >= (3, 12):  # it warns of a fork while threads run, but sh executes another program at once
-            warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
-        into, out, err = files
-        command = self._command(program)
         try:
-            with _ONE_AT_A_TIME, shutdown.unheard():
-                return command(*argv, _env=environ, _in=into, _out=out, _err=err)
+            return start(program, argv, environ, files, self._limit if name == "git" else None)
         except ValueError as error:  # sh had no word from the new process
-            raise _killed(argv, program, signal.SIGKILL) from error
-
-    def _command(self, name: str) -> Any:
-        if name not in self._programs:
-            try:
-                program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
-            except sh.CommandNotFound as error:
-                wanted = "git 2.31 or newer" if name == "git" else name
-                raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
-            # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout`
-            # so that sh's threads have nothing to do; a session of its own so that nothing can ask on a
-            # terminal, and so that all its children end with it.
-
-            def begin() -> None:  # runs in the new process before it becomes the program
-                shutdown.hear()
-                if name == "git":
-                    self._limit()
-
-            self._programs[name] = program.bake(
-                _bg=True, _bg_exc=False, _return_cmd=True, _tty_out=False, _truncate_exc=False, _close_fds=False,
-                _decode_errors="replace", _encoding="utf-8", _new_session=True,
-                _preexec_fn=begin,
-            )  # fmt: skip
-        return self._programs[name]
+            raise _killed(argv, name, signal.SIGKILL) from error
 
     @staticmethod
     def _wait(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
@@ -402,7 +372,7 @@ class Git:
             finish(running)
             raise
         finally:
-            code = _exit_code(running)
+            code = exit_code(running)
         return code
 
 
@@ -446,10 +416,3 @@ def _scratch(folder: str) -> IO[bytes]:
     except OSError as error:
         message, hint = f"cannot make a temporary file: {error.strerror}", "free some space and run it again"
         raise exhausted(error) or UnreachableError(message, hint=hint) from error
-
-
-def _exit_code(running: Any) -> int:
-    try:
-        return int(running.wait().exit_code)
-    except sh.ErrorReturnCode as error:
-        return int(error.exit_code)
