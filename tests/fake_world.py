@@ -1,20 +1,32 @@
 """A world of which a test gives what the code under test needs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from task.deciding.job import Followed, Landed
 from task.landing.ports import LiveApplications, World
 from task.model import Answer, Application, Question, Subscription, Tracker
 
 
-class FakeWorld(World):
-    """Without Argo CD, registries and Git hosts. What a test does not give, and what is not here, fails at once."""
+def fake_world(**given: Any) -> World:
+    """Return a world without Argo CD, registries and Git hosts. What a test does not give fails at once."""
+    world = _Nobody()
+    for name, value in given.items():
+        assert hasattr(World, name), name
+        setattr(world, name, value)
+    return cast("World", world)
 
-    def __init__(self, **given: Any) -> None:
-        for name, value in given.items():
-            assert hasattr(World, name), name
-            setattr(self, name, value)
+
+class _Nobody:
+    """What happens if nobody answers."""
+
+    always_prove = False
+
+    def __getattr__(self, name: str) -> Any:
+        def missing(*given: Any) -> None:
+            raise NotImplementedError(name, given)
+
+        return missing
 
     def passed_over(self) -> Sequence[Application]:
         return ()

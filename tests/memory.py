@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fake_world import FakeWorld
+from fake_world import fake_world
 from runs import KUSTOMIZATION, WEB, application, target
 
 from task.after.follow_up import follow_up
@@ -286,7 +286,7 @@ class Story:
 
     def run(self, job: Job) -> Report:
         """Do a whole run. There are no other repositories."""
-        world = FakeWorld(
+        world = fake_world(
             applications=lambda: [Found(one, "applications.json:1") for one in (self.app, *self.others)],
             locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch.opened(), now=lambda: 0.0, sleep=lambda _seconds: None,

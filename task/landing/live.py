@@ -23,7 +23,7 @@ from task.errors import Outpaced, SourceError, TaskError
 from task.landing.before_deciding import last_checks
 from task.landing.contention import Contention
 from task.landing.ports import LiveApplications, World
-from task.model import Decision, Memory, Reading, State, Subscription
+from task.model import Decision, Memory, Reading, State, Subscription, Target
 
 SHORTEST_LOOK, LONGEST_LOOK = 1.0, 30.0  # seconds to watch an image that others may overwrite
 LOOK = 0.25  # seconds between two reads
@@ -120,7 +120,7 @@ def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
     """Return the live Application, its resourceVersion, and its spec's reading. Raises `TaskError`."""
     manifest, version = api.read(sub.application.namespace, sub.application.name)
-    return manifest, version, read(manifest, _source_index(sub), target_of(sub, "live", carry=False))
+    return manifest, version, read(manifest, *_where(sub))
 
 
 def owner_of(sub: Subscription, world: World) -> str:
@@ -130,14 +130,15 @@ def owner_of(sub: Subscription, world: World) -> str:
         return ""
     try:
         manifest, _version, _now = said_live(sub, live)
-        return world.taken_back_by(manifest, place(manifest, _source_index(sub), target_of(sub, "live", carry=False)))
+        return world.taken_back_by(manifest, place(manifest, *_where(sub)))
     except TaskError:
         return ""
 
 
-def _source_index(sub: Subscription) -> int:
+def _where(sub: Subscription) -> tuple[int, Target]:
+    """Return the index of the source among the Application's sources, and the target in it."""
     sources = sub.application.sources
-    return sources.index(sub.source) if sub.source in sources else 0
+    return sources.index(sub.source) if sub.source in sources else 0, target_of(sub, "live", carry=False)
 
 
 def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention) -> tuple[Decision, float]:
@@ -145,8 +146,6 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     sub, terms = ask.subscription, ask.terms(job.terms)
     app = sub.application
     manifest, version, said = said_live(sub, api)
-    index = _source_index(sub)
-    target = target_of(sub, "live", carry=False)
     facts = Facts()
     if may_ask(sub, terms.check):
         asked = combined(facts_needed(ask, said, Memory(), terms))
@@ -160,7 +159,7 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     if decision.verdict != "update":
         return decision, 0.0
     try:
-        operations, edits = write(manifest, index, target, decision.candidate)
+        operations, edits = write(manifest, *_where(sub), decision.candidate)
     except TaskError as error:
         return failed(decision, error), 0.0
     if operations:

@@ -141,117 +141,91 @@ class LiveApplications(Protocol):
         """
 
 
-class World:
-    """Everything outside that the pipeline uses. A method that a subclass lacks raises `NotImplementedError`."""
+class World(Protocol):
+    """Everything outside that the pipeline uses."""
 
-    always_prove = False  # whether the command line requires a proof of every image
+    always_prove: bool  # whether the command line requires a proof of every image
 
     def applications(self) -> Iterable[Found]:
         """Yield the manifests of the Applications in question."""
-        raise NotImplementedError
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out.
 
         They were left out because of their images or the narrowing options.
         """
-        raise NotImplementedError
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
         """Return (repository, branch, path) of a file in a Git work tree, from the origin of a manifest, or None."""
-        raise NotImplementedError
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
-        raise NotImplementedError
 
     def login(self, subscription: Subscription) -> str:
         """Return a text that identifies the login. Updates may share a commit if the texts are equal."""
-        raise NotImplementedError
 
     def now(self) -> float:
         """Return seconds of a clock that never goes back."""
-        raise NotImplementedError
 
     def sleep(self, seconds: float) -> None:
         """Wait, or until a signal arrives."""
-        raise NotImplementedError
 
     def jitter(self) -> float:
         """Return a number from 0 to 1, at random: it keeps many writers from trying in step."""
-        raise NotImplementedError
 
     def log(self, level: str, sentence: str) -> None:
         """Log a sentence."""
-        raise NotImplementedError
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
         """Return how a source commit relates to an old one: "newer", "older", or another word if it is unknown."""
-        raise NotImplementedError
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return what the registries say about images."""
-        raise NotImplementedError
 
     def prove(self, questions: Collection[Question]) -> Mapping[Question, Proof | Verdict | TaskError]:
         """Return what is proved about images, a refusal if that is not what is required, or an error."""
-        raise NotImplementedError
 
     def forge(self, repo: str) -> Forge:
         """Return the pull requests of a repository."""
-        raise NotImplementedError
 
     def check_forge(self, repo: str) -> None:
         """Raise what `forge` would raise for an unknown Git host. This makes no request, so `plan` can call it."""
-        raise NotImplementedError
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
-        raise NotImplementedError
 
     def commit_page(self, repo: str, commit: str) -> str:
         """Return the URL of a commit's page, or "" if the Git host is unknown. This makes no request."""
-        raise NotImplementedError
 
     def comments(self, repo: str) -> Comments:
         """Return the comments on the pull requests of a repository."""
-        raise NotImplementedError
 
     def deployments(self, repo: str) -> Deployments:
         """Return the deployments that a repository shows."""
-        raise NotImplementedError
 
     def page(self, application: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
-        raise NotImplementedError
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
         """Return the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () for any."""
-        raise NotImplementedError
 
     def signing_keys(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP keys that sign the run's commits."""
-        raise NotImplementedError
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
         """Return who takes back a change of a field of a live Application: "ApplicationSet web"; "" if nobody."""
-        raise NotImplementedError
 
     def live(self) -> LiveApplications | None:
         """Return the live Applications, or None if Applications come neither from a cluster nor from Argo CD."""
-        raise NotImplementedError
 
     def follow(self, landed: Sequence[Landed]) -> Followed:
         """Refresh Argo CD, and wait for the rollouts."""
-        raise NotImplementedError
 
     def follow_back(self, landed: Sequence[Landed]) -> Followed:
         """Do the same after a rollback, within the time that `follow` has left."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Remove what was opened for the run."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

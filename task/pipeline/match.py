@@ -228,12 +228,9 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
     """
     if not job.only or not matched.asks or by_repository(matched, job):
         return ()
-    places = {
-        ask.subscription.application.key: without_login(ask.subscription.repo)
-        if ask.subscription.method == "git"
-        else "in the cluster"
-        for ask in matched.asks
-    }
+    places = {}
+    for sub in (ask.subscription for ask in matched.asks):
+        places[sub.application.key] = without_login(sub.repo) if sub.method == "git" else "in the cluster"
     named = and_more([f"{name} ({place})" for name, place in sorted(places.items())])
     what = "of this run"
     if job.images:
@@ -248,14 +245,10 @@ def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, .
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:
         # A login may depend on the owner only. If the owners are the same, so is the login.
-        owners = {
-            (
-                ask.subscription.credentials,
-                ask.subscription.application.namespace if ask.subscription.credentials.startswith("secret:") else "",
-                ask.subscription.application.project,
-            )
-            for ask in asks
-        }
+        owners = set()
+        for sub in (ask.subscription for ask in asks):
+            namespace = sub.application.namespace if sub.credentials.startswith("secret:") else ""
+            owners.add((sub.credentials, namespace, sub.application.project))
         logins: dict[str, list[Ask]] = {}
         for ask in asks:
             logins.setdefault(world.login(ask.subscription) if len(owners) > 1 else "", []).append(ask)

@@ -7,7 +7,7 @@ one line, so that one team's typo does not fill the log of every pipeline.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from task.annotations.application import Narrow, considered, is_glob
 from task.annotations.keys import doubts
@@ -55,30 +55,17 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     wanted = {image.identity for image in images}
     takes, told = set(), set()
     for one in seen.subscribed:
-        for sub in one.subscriptions:
-            if not images or sub.entry.image.identity in wanted:
-                takes.add(one.application.key)
-        for flaw in one.flaws:
-            if flaw.entry and (not images or flaw.entry.image.identity in wanted):
-                takes.add(one.application.key)
-                if flaw.misspelt:  # already an error of this run
-                    told.add((one.application.key, flaw.key))
+        flaws = [flaw for flaw in one.flaws if flaw.entry and (not images or flaw.entry.image.identity in wanted)]
+        if flaws or any(not images or sub.entry.image.identity in wanted for sub in one.subscriptions):
+            takes.add(one.application.key)
+        told |= {(one.application.key, flaw.key) for flaw in flaws if flaw.misspelt}  # already an error of this run
     singly, others = [], []
     for app in (*seen.found, *seen.skipped):
         unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
         if app.key in takes or not app.annotations.get("image-list"):
-            singly += [
-                Problem(
-                    application=app.key,
-                    rule="annotation",
-                    message=why.message,
-                    hint=why.hint,
-                    severity="warning",
-                    key=key,
-                    value=app.annotations[key],
-                )
-                for key, why in unread
-            ]
+            for key, why in unread:
+                doubt = Problem(application=app.key, rule="annotation", message=why.message, hint=why.hint)
+                singly.append(replace(doubt, severity="warning", key=key, value=app.annotations[key]))
         elif unread:
             others.append((app.key, unread[0][0]))
     return (*singly, *about_others(others, "annotations that are not read"))
@@ -109,7 +96,8 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     # such an entry may name any of the images
     unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
     left = {image.identity: image for image in images if image.identity not in taken}
-    return tuple(image for image in left.values() if not any(_last_part(image) in text for text in unreadable))
+    names = {key: image.repository.rpartition("/")[2] for key, image in left.items()}
+    return tuple(image for key, image in left.items() if not any(names[key] in text for text in unreadable))
 
 
 def untracked_problems(seen: Seen, images: Sequence[Image], *, whole: bool, required: bool) -> tuple[Problem, ...]:
@@ -122,10 +110,10 @@ def untracked_problems(seen: Seen, images: Sequence[Image], *, whole: bool, requ
     tracked = seen.tracked()
     found = []
     for image in images:
-        near = _nearest(image, tracked)
+        near = [tracked[key].name for key in _nearest(image.identity, tracked)]
         if near:
-            way = f"the nearest that is tracked: {', '.join(one.name for one in near)}; is it one of these?"
-            way = f"did you mean {near[0].name}?" if len(near) == 1 else way
+            way = f"the nearest that is tracked: {', '.join(near)}; is it one of these?"
+            way = f"did you mean {near[0]}?" if len(near) == 1 else way
         elif tracked and whole:
             count = f"{len(tracked)} other images are tracked" if len(tracked) > 1 else "one other image is tracked"
             way = f"{count}; name the image as image-list names it"
@@ -140,25 +128,7 @@ def untracked_problems(seen: Seen, images: Sequence[Image], *, whole: bool, requ
 def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
     """Return a warning, or with `--require-match` the error with its exit code."""
     code = int(Exit.NOTHING_UPDATED) if required else 0
-    return Problem(
-        rule="untracked",
-        message=message,
-        hint=hint,
-        severity="error" if required else "warning",
-        exit=code,
-    )
-
-
-def _nearest(image: Image, tracked: dict[str, Image]) -> list[Image]:
-    """Return the first few images that differ by two letters at most, or that have the same last part elsewhere."""
-    letters = {key: differ(image.identity, key, LETTERS + 1) for key in tracked}
-    off = sorted((key for key, number in letters.items() if number <= LETTERS), key=lambda key: (letters[key], key))
-    same = sorted(key for key, one in tracked.items() if _last_part(one) == _last_part(image))
-    return [tracked[key] for key in (off or same)[:FEW]]
-
-
-def _last_part(image: Image) -> str:
-    return image.repository.rpartition("/")[2]
+    return Problem(rule="untracked", message=message, hint=hint, severity="error" if required else "warning", exit=code)
 
 
 def unknown_names(
@@ -177,27 +147,22 @@ def unknown_names(
     for name in names:
         if any(considered(app, Narrow((name,))) for app in here):
             continue
-        wild = is_glob(name)
+        wild, called = is_glob(name), [app.key if "/" in name else app.name for app in (*here, *outside)]
         message = f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
         hint = "name an Application that --applications contains and that has Image Updater's annotations"
         if any(considered(app, Narrow((name,))) for app in outside):
             hint = f"widen {narrowing}: there is one that it leaves out"
-        elif near := [] if wild else _alike(name, (*here, *outside)):
+        elif near := [] if wild else _nearest(name, called):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
         found.append(
-            Problem(
-                rule="source",
-                message=message,
-                hint=hint,
-                severity="warning" if wild and not strict else "error",
-            )
+            Problem(rule="source", message=message, hint=hint, severity="warning" if wild and not strict else "error")
         )
     return tuple(found)
 
 
-def _alike(name: str, apps: Iterable[Tracker]) -> list[str]:
-    """Return the first few names that differ by two letters at most, or are the same in another namespace."""
-    letters = {one: differ(name, one, LETTERS + 1) for one in (app.key if "/" in name else app.name for app in apps)}
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the first few names that differ by two letters at most, or else that have the same last part."""
+    letters = {one: differ(name, one, LETTERS + 1) for one in known}
     off = sorted((one for one, number in letters.items() if number <= LETTERS), key=lambda one: (letters[one], one))
     last = name.rpartition("/")[2]
     return (off or sorted(one for one in letters if one.rpartition("/")[2] == last))[:FEW]

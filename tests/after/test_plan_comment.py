@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fake_world import FakeWorld
+from fake_world import fake_world
 from memory import SCOPE, WORDING
 from reports import decision, report
 
@@ -34,7 +34,7 @@ def world(comments: Callable[[str], Comments]) -> World:
     """Of which only comments and the log are needed."""
     said: list[str] = []
     nothing: list[Comments] = []
-    return FakeWorld(
+    return fake_world(
         applications=list, locate=lambda _origin: None, repository=lambda *_: nothing[0],
         now=lambda: 0.0, sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, text: said.append(text),
         comments=comments,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from fake_world import FakeWorld
+from fake_world import fake_world
 from memory import SCOPE, WORDING
 from reports import REPO, decision
 
@@ -50,7 +50,7 @@ class Forge:
 def world(forge: Deployments) -> World:
     """Of which only the forge and Argo CD's pages are needed."""
     never: Callable[..., Deployments] = lambda *_: forge  # noqa: E731
-    return FakeWorld(
+    return fake_world(
         applications=list, locate=lambda _origin: None, repository=never,
         now=lambda: 0.0, sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, _text: None,
         deployments=lambda repo: never() if repo == SOURCE.repository else never(1 / 0),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from fake_world import FakeWorld
+from fake_world import fake_world
 from memory import NOW, SCOPE, WORDING, Branch, story
 from runs import KUSTOMIZATION
 
@@ -122,7 +122,7 @@ def test_how_the_head_branches_begin_that_may_have_a_request(heads: Sequence[str
 
 def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -> Status:
     """The status of the Application `a` on a branch in memory."""
-    world = FakeWorld(
+    world = fake_world(
         applications=lambda: [Found(app or story("semver").app, "applications.json:1")], locate=lambda _origin: None,  # type: ignore[arg-type]
         repository=lambda _url, _subscription: branch, now=lambda: 0.0, sleep=lambda _seconds: None,
         jitter=lambda: 0.5, log=lambda _level, _text: None,

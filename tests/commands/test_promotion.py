@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_world import FakeWorld
+from fake_world import fake_world
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from memory import NOW, SCOPE, URL, WORDING, Branch, Story
@@ -563,7 +563,7 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
         for one in wanted(pairs)
     ]
     told: list[str] = []
-    world = FakeWorld(
+    world = fake_world(
         applications=list, locate=lambda _origin: None, repository=lambda _url, _sub: scene.branch, now=lambda: 0.0,
         sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, text: told.append(text),
     )  # fmt: skip

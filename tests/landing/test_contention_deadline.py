@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
-from fake_world import FakeWorld
+from fake_world import fake_world
 
 from task.errors import ContendedError
 from task.landing.contention import Contention
+from task.landing.ports import World
 
 
 class Clock:
@@ -22,8 +23,8 @@ class Clock:
         self.slept.append(seconds)
         self.time += seconds
 
-    def world(self) -> FakeWorld:
-        return FakeWorld(
+    def world(self) -> World:
+        return fake_world(
             now=lambda: self.time,
             sleep=self.sleep,
             jitter=lambda: 1.0,

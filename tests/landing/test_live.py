@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clusters import live_app
-from fake_world import FakeWorld
+from fake_world import fake_world
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.kubernetes_api import APPLICATIONS, Asked, KubernetesApi, running
 from fakes.kubernetes_api import Fault as KubernetesFault
@@ -79,7 +79,7 @@ def patched(store: LiveApplications, manifest: Mapping[str, Any], image: str, lo
     scope = Scope(PREFIX, Narrow(), Defaults())
     offered = (parse_image(image),)
     job = Job("run", offered, scope, Terms(), Wording(Person("a", "a@example.com")), deadline=20)
-    world = FakeWorld(
+    world = fake_world(
         applications=lambda: (),
         locate=lambda _origin: None,
         repository=lambda _url, _sub: pytest.fail("nothing is in Git"),

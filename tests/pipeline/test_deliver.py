@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_world import FakeWorld
+from fake_world import fake_world
 from memory import story
 from runs import WEB, application, target
 
@@ -106,7 +106,7 @@ def batch(repository: Repository) -> Batch:
 
 def world() -> World:
     clock = iter(range(1000))
-    return FakeWorld(
+    return fake_world(
         applications=list, locate=lambda _origin: None, repository=lambda _url, _sub: Repository((), {}),
         now=lambda: float(next(clock)), sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, _text: None,
     )  # fmt: skip

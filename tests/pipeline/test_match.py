@@ -1,7 +1,7 @@
 """Which Applications a run writes together: one group for each repository, and none with two logins."""
 
 import pytest
-from fake_world import FakeWorld
+from fake_world import fake_world
 from runs import WEB, application
 
 from task.annotations.application import PREFIX, Narrow, parse_application
@@ -64,7 +64,7 @@ def test_two_applications_share_no_login(second: tuple[str, str, str, str], grou
         return f"{sub.application.project} {sub.credentials}"
 
     found = by_repository(matched(("a", "argocd", "default", "git"), second), JOB)
-    parts = by_login(found, FakeWorld(login=login))
+    parts = by_login(found, fake_world(login=login))
     assert ["".join(ask.subscription.application.name for ask in part) for part in parts] == groups
 
 
@@ -72,11 +72,11 @@ def test_a_secret_belongs_to_the_namespace_of_its_application() -> None:
     """The same annotation names the secret of somebody else in another namespace, which may not be readable there."""
     secret = "git:secret:argocd/x"
     found = by_repository(matched(("a", "argocd", "default", secret), ("b", "team", "default", secret)), JOB)
-    parts = by_login(found, FakeWorld(login=lambda sub: sub.application.namespace))
+    parts = by_login(found, fake_world(login=lambda sub: sub.application.namespace))
     assert [[ask.subscription.application.name for ask in part] for part in parts] == [["a"], ["b"]]
 
 
 def test_applications_of_two_projects_with_one_login_stay_together() -> None:
     found = by_repository(matched(("a", "argocd", "one", "git"), ("b", "argocd", "two", "git")), JOB)
-    (part,) = by_login(found, FakeWorld(login=lambda _sub: "the platform's"))
+    (part,) = by_login(found, fake_world(login=lambda _sub: "the platform's"))
     assert len(part) == 2
