@@ -21,6 +21,7 @@ from task.deciding.job import Ask, Job, Promoted, Promotion, Terms
 from task.deciding.target import all_live, earlier_reading, live_reading, resolve, target_of
 from task.deciding.weigh import key_of
 from task.errors import Exit, SourceError, TaskError, UsageError
+from task.landing.before_deciding import with_more
 from task.landing.ports import Batch, World
 from task.model import (
     Build,
@@ -341,9 +342,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
     def read(batch: Batch) -> list[SourceVersion]:
         snapshot = batch.repository.snapshot(batch.base, (place for ask in batch.asks for place in places(ask)))
         more = [place for ask in batch.asks for place in missing_places(snapshot, ask.subscription, job.terms)]
-        if more:
-            files = batch.repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
-            snapshot = replace(snapshot, files={**snapshot.files, **files})
+        snapshot = with_more(snapshot, more, batch.repository)
         return [_version(snapshot, ask.subscription, job.terms, world) for ask in batch.asks]
 
     def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 from task.deciding.decide import holds_of_others, missing_places, places, questions
 from task.deciding.job import Ask, Job
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
-from task.landing.ports import Batch, World
+from task.landing.ports import Batch, Repository, World
 from task.model import Answer, Files, Place, Question, Snapshot, Subscription
 from task.repository_config.config import (
     MISTAKEN,
@@ -29,6 +30,7 @@ from task.repository_config.config import (
 from task.repository_config.reading import config_in, of_config, template_in, with_keys
 from task.templates.commit_message import wants_labels
 
+S = TypeVar("S", bound=Snapshot)
 CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
 
 
@@ -67,9 +69,7 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
             more += [place for place in places(ask) if place not in known]
         more += missing_places(snapshot, ask.subscription, job.terms)
     more += map(Place, (*named, *keys_named(wishes)))
-    if more:
-        files = batch.repository.read_more(snapshot, tuple(dict.fromkeys(more))).files
-        snapshot = replace(snapshot, files={**snapshot.files, **files})
+    snapshot = with_more(snapshot, more, batch.repository)
     if config == NO_CONFIG:
         return replace(batch, asks=found), snapshot, job
     lines = dict(config.templates)
@@ -80,6 +80,13 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
         raise of_config(error) from error
     wording = replace(job.wording, common=config.wishes, templates=templates, config=config)
     return replace(batch, asks=found), snapshot, replace(job, wording=wording)
+
+
+def with_more(snapshot: S, places: Iterable[Place], repository: Repository) -> S:
+    """Return the snapshot with these places as well, read at the same commit."""
+    if wanted := tuple(dict.fromkeys(places)):
+        return replace(snapshot, files={**snapshot.files, **repository.read_more(snapshot, wanted).files})
+    return snapshot
 
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:

@@ -19,6 +19,7 @@ from task.landing.memory import changed_states, hold_changes, new_holds
 from task.landing.waiting import Waits, carried_on, trailers_of, with_rest
 from task.model import (
     Changeset,
+    Commit,
     Decision,
     Destination,
     Edit,
@@ -70,6 +71,15 @@ class PreparedCommit:
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
     frozen: bool = False  # whether a freeze covers some of it
+
+    def with_updates_as(self, verdict: Verdict) -> tuple[Decision, ...]:
+        """Return the decisions, with this verdict for those that would have written an image."""
+        return tuple(replace(one, judged=verdict) if one.verdict == "update" else one for one in self.decisions)
+
+    def reported(self, commit: str) -> Commit:
+        """Return the commit as a report shows it. `commit` is its id, "" if it is only predicted."""
+        where, apps = self.changeset.destination, {one.subscription.application.key for one in self.decisions}
+        return Commit(where.repo, where.base, where.head, commit or None, "", (), tuple(sorted(apps)))
 
 
 def prepare_commits(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from task.deciding.decide import decide_one, own_states, places, state_path
+from task.deciding.decide import Identity, decide_one, own_states, places, state_path
 from task.deciding.job import Ask, Job, Move, Terms
 from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
@@ -15,7 +15,7 @@ from task.errors import Exit, Malformed, TargetError, TaskError
 from task.forges.marks import build_key, described
 from task.forges.proposal import proposes, refuses
 from task.git.names import OURS, short_hash
-from task.landing.before_deciding import CONFIG, Gather, with_all_keys
+from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Forge, Repository, World
 from task.landing.waiting import Decided, Waits, decide_again, listed, pairs_of, rest_of, waiting_on
@@ -207,8 +207,7 @@ class ExistingHeads:
             head = self.found.get(name, NO_HEAD)
             there = [(ask, found[ask.key]) for ask, move in decided if move.decision.head == name]
             if self.theirs(name):
-                there = self._on_theirs(head, there, terms, facts, gather)
-                found |= {ask.key: move for ask, move in there}
+                found |= self._on_theirs(head, there, terms, facts, gather)
                 continue
             subs = [sub for ask, _ in there for sub in (ask.subscription, *ask.siblings)]
             waiting, unread = waiting_on(head, self.base, subs, terms)
@@ -232,22 +231,21 @@ class ExistingHeads:
 
     def _on_theirs(
         self, head: Head, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
-    ) -> list[Decided]:
+    ) -> dict[Identity, Move]:
         """Decide about asks on a branch of somebody else: its values count, and holds of all branches."""
         view = _with_memory_of(head, self.base, [ask for ask, _ in decided])
         more = gather(view, [ask for ask, _ in decided])
         facts = replace(facts, ancestry={**more.ancestry, **facts.ancestry}, answers={**more.answers, **facts.answers})
-        found = []
+        found = {}
         for ask, move in decided:
-            now = move
-            if move.decision.verdict != "error":
-                try:
-                    now = decide_one(view, _also_governed(ask, head, terms), terms, facts)
-                except TaskError as error:
-                    now = move.failed(error)
-                where = replace(now.decision, branch=self.base.branch, head=head.branch)
-                now = replace(now, decision=where)
-            found.append((ask, now))
+            if move.decision.verdict == "error":
+                continue
+            try:
+                now = decide_one(view, _also_governed(ask, head, terms), terms, facts)
+            except TaskError as error:
+                now = move.failed(error)
+            where = replace(now.decision, branch=self.base.branch, head=head.branch)
+            found[ask.key] = replace(now, decision=where)
         return found
 
     def unless_declined(self, move: Move, world: World) -> Move:
@@ -295,8 +293,8 @@ def _with_keys(head: Head, repository: Repository) -> Head:
     """Return a branch of somebody else with the keys that its config names."""
     with suppress(TargetError):  # it is told where the config is followed
         config = config_in(head.files)
-        if paths := keys_named([config.wishes, *(rule.wishes for rule in config.rules)]):
-            return replace(head, files={**head.files, **repository.read_more(head, tuple(map(Place, paths))).files})
+        keys = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
+        return with_more(head, map(Place, keys), repository)
     return head
 
 
@@ -326,15 +324,14 @@ def read_heads(
     found: dict[str, Head] = {}
     for name, of_head in wanted.items():
         if head := batch.repository.head_snapshot(name, tuple(of_head)):
-            over = head.before is not None and is_over(requests.get(name), head.tip)
-            found[name] = replace(head, before=base, changed=()) if over else head
-            if not found[name].before:
-                found[name] = _with_keys(head, batch.repository)
+            if head.before is None:
+                head = _with_keys(head, batch.repository)
+            elif is_over(requests.get(name), head.tip):
+                head = replace(head, before=base, changed=())
+            found[name] = head
     # what others' builds on these branches change as well
     more = [Place(path) for head in found.values() for path in head.changed if path not in base.files]
-    if more:
-        files = batch.repository.read_more(base, tuple(dict.fromkeys(more))).files
-        base = replace(base, files={**base.files, **files})
+    base = with_more(base, more, batch.repository)
     decided = list(zip(batch.asks, moves, strict=True))
     renamed = {
         name: _renamed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from task.deciding.job import Job, Outcome, failed, landed_at
@@ -24,7 +24,7 @@ from task.forges.proposal import (
 from task.landing.changeset import Obsolete, PreparedCommit
 from task.landing.head_branches import Request, closed_for_this
 from task.landing.ports import Repository, World
-from task.model import Build, Commit, Decision, Proposal, Proposed, Verdict
+from task.model import Build, Proposal, Proposed, Verdict
 from task.templates.change import AppChanges, Change
 
 NOWHERE = "0" * 40  # Git's name for a branch that does not exist
@@ -36,15 +36,18 @@ def as_it_stands(prepared: PreparedCommit, request: Request, job: Job, world: Wo
     What an earlier run could not set on the request is set now. None means that the head branch is to be written, and
     then its request.
     """
-    found = request.found
-    if found is None or (stands := _stands(prepared, request, found, job)) == "wanted":
+    if (found := request.found) is None:
         return None
-    if stands == "declined":
-        return Outcome(_updates_with(prepared.decisions, closed_for_this(found)))
-    verdict, at = Verdict("unchanged", "same", f"{found.url} proposes exactly this"), described(found.body)
-    decisions = _updates_with(prepared.decisions, verdict)
+    known = replace(found, head_commit=prepared.changeset.head_commit or NOWHERE)
+    stands = standing(known, marker(prepared.apps, prepared.hold_changes))
+    if stands == "declined" and not job.intent:  # a person who wants it now gets it, whatever was closed before
+        return Outcome(prepared.with_updates_as(closed_for_this(found)))
+    if stands != "same" or request.forge.state(found.number).conflicts:  # then it is written again, on the base's tip
+        return None
+    at = described(found.body)
+    decisions = prepared.with_updates_as(Verdict("unchanged", "same", f"{found.url} proposes exactly this"))
     landed = landed_at(decisions, prepared.changeset.destination.repo, at)
-    told = Outcome(decisions, (replace(_commit(prepared, at, found), already_there=True),), landed)
+    told = Outcome(decisions, (replace(prepared.reported(at), pull_request=found.url, already_there=True),), landed)
     whole = _proposal(prepared, at, found, job, world)
     if wishes(lacking(whole, found.body)):
         whole = replace(whole, title=found.title, body=split(found.body)[1])
@@ -70,7 +73,7 @@ def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: J
         if not prepared.decisions:  # only builds of other Applications are left there
             world.log("warning", f"the request of {where.head} still has its old text: {error}")
         return replace(outcome, decisions=tuple(failed(one, error) for one in prepared.decisions), landed=())
-    commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits) or (_commit(prepared, at, now),)
+    commits = tuple(replace(one, pull_request=now.url) for one in outcome.commits or (prepared.reported(at),))
     return _of_request(Outcome(prepared.decisions, commits, outcome.landed), now, at, where.base)
 
 
@@ -109,28 +112,6 @@ def close(obsolete: Obsolete, request: Request | None, repository: Repository, w
             world.log("warning", f"{request.found.url} is obsolete, and was not closed: {error.message}")
             return
     repository.drop(obsolete.head, obsolete.tip)
-
-
-def _stands(prepared: PreparedCommit, request: Request, found: Proposed, job: Job) -> str:
-    """Return whether the request is still to be written ("wanted"), or else what `standing` says about it.
-
-    A request with conflicts is written again, on the tip of the base.
-    """
-    tip = prepared.changeset.head_commit or NOWHERE
-    stands = standing(replace(found, head_commit=tip), marker(prepared.apps, prepared.hold_changes))
-    if stands == "same":
-        return "wanted" if request.forge.state(found.number).conflicts else stands
-    return "wanted" if job.intent else stands  # a person wants it now, whatever was closed before
-
-
-def _updates_with(decisions: Iterable[Decision], verdict: Verdict) -> tuple[Decision, ...]:
-    return tuple(replace(one, judged=verdict) if one.verdict == "update" else one for one in decisions)
-
-
-def _commit(prepared: PreparedCommit, commit: str, request: Proposed) -> Commit:
-    where = prepared.changeset.destination
-    apps = tuple(sorted({one.subscription.application.key for one in prepared.decisions}))
-    return Commit(where.repo, where.base, where.head, commit or None, "", (), apps, pull_request=request.url)
 
 
 def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job: Job, world: World) -> Proposal:

@@ -249,20 +249,9 @@ def _landed(prepared: PreparedCommit, landing: Landing, attempt: int, diff: str 
     landed = landed_of(prepared.decisions, destination.repo, landing.commit)
     if not landing.pushed:
         same = Verdict("unchanged", "same", f"the branch {destination.head} already has exactly this")
-        decisions = (replace(one, judged=same) if one.verdict == "update" else one for one in prepared.decisions)
-        return Outcome(tuple(decisions), (), landed)
-    commit = Commit(
-        repo=destination.repo,
-        branch=destination.base,
-        head=destination.head,
-        commit=landing.commit or None,
-        tree=landing.tree,
-        files=tuple(sorted(prepared.changeset.files)),
-        applications=tuple(sorted({decision.subscription.application.key for decision in prepared.decisions})),
-        attempts=attempt,
-        diff=diff,
-        through=landing.through,
-    )
+        return Outcome(prepared.with_updates_as(same), (), landed)
+    commit, files = prepared.reported(landing.commit), tuple(sorted(prepared.changeset.files))
+    commit = replace(commit, tree=landing.tree, files=files, attempts=attempt, diff=diff, through=landing.through)
     return Outcome(prepared.decisions, (commit,), landed)
 
 
