@@ -114,17 +114,22 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
     def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
         open_questions = questions(snapshot, asks, job.terms)
         ancestry = {pair: world.ancestry(*pair) for pair in open_questions.ancestry}
-        answers = world.registry(open_questions.registry) if open_questions.registry else {}
 
         def earlier(path: str, most: int) -> Iterable[str]:
             texts = batch.repository.earlier(snapshot.branch, path, most)
             return (text for _commit, text in texts if text is not None)
 
-        by_image = {replace(question, facts=()): answer for question, answer in answers.items()}
+        answers = answers_to(open_questions.registry, world)
         subs = (sub for ask in asks for sub in (ask.subscription, *ask.siblings))
-        return Facts(ancestry, by_image, earlier, exists, holds_of_others(snapshot, subs, job.terms))
+        return Facts(ancestry, answers, earlier, exists, holds_of_others(snapshot, subs, job.terms))
 
     return gather
+
+
+def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
+    """Return what the registries say about images, whichever facts are asked for."""
+    answers = world.registry(questions) if questions else {}
+    return {replace(question, facts=()): answer for question, answer in answers.items()}
 
 
 def last_checks(job: Job, world: World) -> LastChecks:

@@ -43,15 +43,6 @@ NO_HEADS = ExistingHeads(Snapshot("", "", "", {}))
 
 
 @dataclass(frozen=True)
-class Obsolete:
-    """A head branch of ours on which nothing waits any more."""
-
-    head: str
-    tip: str
-    because: str
-
-
-@dataclass(frozen=True)
 class PreparedCommit:
     """One changeset, and the decisions that it follows."""
 
@@ -89,8 +80,8 @@ def prepare_commits(
     wording: Wording,
     heads: ExistingHeads = NO_HEADS,
     waits: Mapping[str, Waits] = {},
-) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
-    """Return changesets for the branches that get something new, decisions without one, and heads to delete.
+) -> tuple[list[PreparedCommit], list[Decision], dict[str, str]]:
+    """Return changesets for the branches that get something new, decisions without one, and heads to delete, and why.
 
     `heads` are the head branches that exist, and `waits` is what became of the builds there. A move whose edit changes
     nothing becomes `unchanged`, and one whose edit fails becomes `error`. If one edit is not permitted, its Application
@@ -136,11 +127,11 @@ def prepare_commits(
     ]
     if left != list(moves):
         return prepare_commits(snapshot, left, terms, wording, heads, waits)
-    obsolete, written = [], {one.changeset.destination.head for one in made}
+    obsolete, written = {}, {one.changeset.destination.head for one in made}
     for name, why in gone.items():
         head = heads.ours(name)
         if head and head.changed and why and name not in written and not branches.get(name):
-            obsolete.append(Obsolete(name, head.tip, "; ".join(dict.fromkeys(why))))
+            obsolete[name] = "; ".join(dict.fromkeys(why))
     return made, settled, obsolete
 
 

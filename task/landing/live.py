@@ -9,6 +9,7 @@ tries). So an image that was written through that API is read again for a while,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -20,7 +21,7 @@ from task.deciding.verify import verified
 from task.deciding.weigh import Facts, Situation, combined, may_ask
 from task.editors.live import place, read, write
 from task.errors import Outpaced, SourceError, TaskError
-from task.landing.before_deciding import last_checks
+from task.landing.before_deciding import answers_to, last_checks
 from task.landing.contention import Contention
 from task.landing.ports import LiveApplications, World
 from task.model import Decision, Memory, Reading, State, Subscription, Target
@@ -101,12 +102,10 @@ def _patched(ask: Ask, number: int, api: LiveApplications, contention: Contentio
     """Read, decide and patch, and try again until the deadline if the Application changed meanwhile."""
     while True:
         contention.begin()
-        try:
+        with suppress(Outpaced):
             decision, until = _attempt(ask, job, api, world, contention)
-        except Outpaced:
-            contention.pause()
-            continue
-        return decision, [_Undoable(ask, number, api, decision, contention, until)] if until else []
+            return decision, [_Undoable(ask, number, api, decision, contention, until)] if until else []
+        contention.pause()
 
 
 def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
@@ -148,9 +147,7 @@ def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention
     manifest, version, said = said_live(sub, api)
     facts = Facts()
     if may_ask(sub, terms.check):
-        asked = combined(facts_needed(ask, said, Memory(), terms))
-        answers = world.registry(asked) if asked else {}
-        facts = Facts(answers={replace(about, facts=()): answer for about, answer in answers.items()})
+        facts = Facts(answers=answers_to(combined(facts_needed(ask, said, Memory(), terms)), world))
     current = said if said.tag or said.digest else live_reading(sub)
     situation = Situation(sub, "", "live", current, said, State(), Memory(), terms, facts)
     move = replace(choose(situation, ask.candidates), remember=None)

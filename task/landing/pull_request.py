@@ -21,10 +21,10 @@ from task.forges.proposal import (
     standing,
     title,
 )
-from task.landing.changeset import Obsolete, PreparedCommit
+from task.landing.changeset import PreparedCommit
 from task.landing.head_branches import Request, closed_for_this
 from task.landing.ports import Repository, World
-from task.model import Build, Proposal, Proposed, Verdict
+from task.model import Build, Head, Proposal, Proposed, Verdict
 from task.templates.change import AppChanges, Change
 
 NOWHERE = "0" * 40  # Git's name for a branch that does not exist
@@ -98,7 +98,7 @@ def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
     )
 
 
-def close(obsolete: Obsolete, request: Request | None, repository: Repository, world: World) -> None:
+def close(head: Head, because: str, request: Request | None, repository: Repository, world: World) -> None:
     """Close the request of a head branch on which nothing waits any more, and delete the branch.
 
     Such a request declines nothing, so its text is changed before a Git host may close it because its branch is gone.
@@ -106,12 +106,12 @@ def close(obsolete: Obsolete, request: Request | None, repository: Repository, w
     """
     if request and request.found and request.found.state == "open":
         try:
-            request.forge.withdraw(request.found, obsolete.because)
-            world.log("info", f"{request.found.url} is closed: {obsolete.because}")
+            request.forge.withdraw(request.found, because)
+            world.log("info", f"{request.found.url} is closed: {because}")
         except TaskError as error:
             world.log("warning", f"{request.found.url} is obsolete, and was not closed: {error.message}")
             return
-    repository.drop(obsolete.head, obsolete.tip)
+    repository.drop(head.branch, head.tip)
 
 
 def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job: Job, world: World) -> Proposal:

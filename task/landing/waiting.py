@@ -229,15 +229,13 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
     least -= start
     end = next((count for count in range(least) if old[-1 - count] != new[-1 - count]), least)
     middle, other = old[start : len(old) - end], new[start : len(new) - end]
-    if len(middle) == len(other):  # values have changed: line by line, unless hardly any line is the same
-        starts = [at for at, pair in enumerate(zip(middle, other, strict=True)) if pair[0] == pair[1]]
-        if 2 * len(starts) >= len(middle) - 1:
-            inner = [Match(start + at, start + at, 1) for at in starts]
-            return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
-    if max(len(middle), len(other)) > MOST_DIFFERENT:
-        return None
-    found = SequenceMatcher(None, middle, other).get_matching_blocks()
-    inner = [Match(one.a + start, one.b + start, one.size) for one in found[:-1]]
+    same = [Match(at, at, 1) for at, pair in enumerate(zip(middle, other, strict=False)) if pair[0] == pair[1]]
+    # If values have changed, line by line, unless hardly any line is the same
+    if len(middle) != len(other) or 2 * len(same) < len(middle) - 1:
+        if max(len(middle), len(other)) > MOST_DIFFERENT:
+            return None
+        same = SequenceMatcher(None, middle, other).get_matching_blocks()
+    inner = [Match(one.a + start, one.b + start, one.size) for one in same]
     return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
 
 

@@ -18,7 +18,7 @@ from task.deciding.verify import signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
 from task.git.names import is_branch_name, memory_branch
 from task.landing.before_deciding import CONFIG, Gather, gatherer, govern, last_checks
-from task.landing.changeset import Obsolete, PreparedCommit, agreed_wording, prepare_commits
+from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
 from task.landing.head_branches import ExistingHeads, name_heads, read_heads, request_head
 from task.landing.memory import GONE, memory_after, until_landed
@@ -51,7 +51,7 @@ class Plan:
     heads: ExistingHeads
     commits: list[PreparedCommit]
     settled: list[Decision]
-    obsolete: list[Obsolete]
+    obsolete: dict[str, str]  # head branches to delete, each with the reason
     waited: list[Waited]
     problems: list[Problem]
     known: Files  # of the memory branch
@@ -149,11 +149,11 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> tupl
             done = done.plus(_land(prepared, batch, heads, attempt, job, world))
         except Outpaced:
             outpaced.add(prepared.changeset.destination.head)
-    for one in () if job.dry else plan.obsolete:
+    for name, because in {} if job.dry else plan.obsolete.items():
         try:
-            close(one, heads.requests.get(one.head), batch.repository, world)
+            close(heads.found[name], because, heads.requests.get(name), batch.repository, world)
         except Outpaced:  # another run proposes something there by now
-            outpaced.add(one.head)
+            outpaced.add(name)
     broken = any(one.verdict == "error" for one in done.decisions)
     pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
     earlier = {name: one.found for name, one in heads.requests.items() if one.found and name not in pages}
@@ -163,7 +163,7 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> tupl
         for old, request in olds if name in pages or name not in waits else ():
             because = f"its base is called {base.branch} now. {pages.get(name, 'No request')} proposes what waits"
             with suppress(Outpaced):  # the next run looks again
-                close(Obsolete(old.branch, old.tip, because), request, batch.repository, world)
+                close(old, because, request, batch.repository, world)
     pages |= {name: one.url for name, one in earlier.items()}
     if plan.memory != first and not outpaced and not broken:
         with suppress(Outpaced):  # what has landed is no longer deferred; the next run finds that out as well

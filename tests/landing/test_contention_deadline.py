@@ -7,7 +7,7 @@ import pytest
 from fake_world import fake_world
 
 from task.errors import ContendedError
-from task.landing.contention import Contention
+from task.landing.contention import LONGEST_PAUSE, Contention, longest_pause
 from task.landing.ports import World
 
 
@@ -78,3 +78,18 @@ def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() 
     clock.time = 110.0
     with pytest.raises(ContendedError):
         contention.pause()
+
+
+@pytest.mark.parametrize(
+    ("attempts", "took", "left", "pause"),
+    [
+        (1, 0.1, 120.0, 0.36),
+        (2, 0.1, 120.0, 0.432),
+        (4, 1.0, 120.0, 6.2208),
+        (4, 3.0, 120.0, LONGEST_PAUSE),
+        (500, 0.2, 120.0, 0.6 * 1.2**12),
+        (4, 1.0, 8.0, 2.0),  # time for more attempts is left
+    ],
+)
+def test_it_grows_with_the_losses_and_leaves_time(attempts: int, took: float, left: float, pause: float) -> None:
+    assert longest_pause(attempts, took, left) == pytest.approx(pause)

@@ -14,7 +14,7 @@ from task.annotations.subscription import Defaults, Scope, subscribe
 from task.deciding.job import Ask, Job, Terms, Wording
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
-from task.landing.changeset import Obsolete, PreparedCommit, prepare_commits
+from task.landing.changeset import PreparedCommit, prepare_commits
 from task.landing.ports import Batch, World
 from task.model import Changeset, Decision, File, FileVersion, Head, Landing, Person, Place, Problem, Snapshot
 from task.pipeline.deliver import deliver
@@ -150,7 +150,7 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
         def land(self, change: Changeset) -> Landing:
             raise RepositoryError(f"a hook refuses {change.destination.head}")
 
-    def with_cautions(*args: Any) -> tuple[list[PreparedCommit], list[Decision], list[Obsolete]]:
+    def with_cautions(*args: Any) -> tuple[list[PreparedCommit], list[Decision], dict[str, str]]:
         changes, settled, obsolete = prepare_commits(*args)
         caution = Problem(application="argocd/a", rule="target", message="f.yaml differs", severity="warning")
         return [replace(change, cautions=(caution,)) for change in changes], settled, obsolete
