@@ -68,21 +68,15 @@ BASE64 = "[A-Za-z0-9+/]+={0,2}"
 
 
 @dataclass(frozen=True)
-class Links:
-    """Where a reader finds more; "" is left out."""
-
-    source: str = ""  # the source commit's page, else its id
-    run: str = ""  # of the pipeline
-    compare: str = ""  # base and head on the forge
-
-
-@dataclass(frozen=True)
 class Content:
     """What a body tells."""
 
     apps: Sequence[AppChanges]
     text: str = ""  # of the author's own template, without subject and trailers (`message_parts`)
-    links: Links = Links()
+    # Where a reader finds more; "" is left out.
+    source: str = ""  # the source commit's page, else its id
+    run: str = ""  # the pipeline's page
+    compare: str = ""  # the page with base and head on the forge
     commit: str = ""  # the head commit that this describes; "" is unknown
     held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
     declined: Builds = field(default_factory=dict)
@@ -155,9 +149,9 @@ def body(content: Content, forge: str = "") -> str:
     marks = "\n".join([*(shape.format(*one) for one in named if one[1]), end])
     rows = _rows(content.apps)
     said = (
-        ("Built from", "" if any(row.source for row in rows) else content.links.source, ""),
-        ("by", content.links.run, ""),
-        ("Changes:", content.links.compare, "compare"),
+        ("Built from", "" if any(row.source for row in rows) else content.source, ""),
+        ("by", content.run, ""),
+        ("Changes:", content.compare, "compare"),
     )
     links = " · ".join(f"{word} {link(url, name)}" for word, url, name in said if url)
     numbers = f"### Image Update: {counted(len(rows), 'change')} for {code(content.base)}" if rows else ""

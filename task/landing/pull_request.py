@@ -10,7 +10,6 @@ from task.errors import TaskError
 from task.forges.marks import Builds, build_key, described, lacking, split, wishes
 from task.forges.proposal import (
     Content,
-    Links,
     body,
     builds,
     headline,
@@ -126,7 +125,8 @@ def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job
     words += [f"It changes {path} as well; this run did not read its Application." for path in prepared.unlisted]
     of_resources = [label for one in prepared.decisions for label in one.subscription.application.request_labels]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
-    links = Links(wanted.source, wanted.run, compare)
+    said, held = "\n\n".join(words), prepared.hold_changes
+    content = Content(apps, said, wanted.source, wanted.run, compare, commit, held, refused, where.base)
     return Proposal(
         repo=where.repo,
         base=where.base,
@@ -134,7 +134,7 @@ def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job
         title=title(subject)
         if own and not prepared.asked
         else headline(prepared.command, prepared.asked or subject, prepared.apps, prepared.rollbacks),
-        body=body(Content(apps, "\n\n".join(words), links, commit, prepared.hold_changes, refused, where.base), kind),
+        body=body(content, kind),
         labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
         reviewers=wanted.reviewers or wishes.reviewers or (),
         assignees=wanted.assignees or wishes.assignees or (),

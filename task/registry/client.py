@@ -42,12 +42,6 @@ class Registry:
         self._apis: dict[Endpoint, RegistryApi] = {}
         self._repositories: dict[tuple[str, RegistryLogin | None], ImageRepository] = {}
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
-        self._requests = 0
-
-    @property
-    def requests(self) -> int:
-        """The number of answers from registries and their token servers, including those to repeated requests."""
-        return self._requests
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return an answer for every question, in the order of the questions.
@@ -84,7 +78,7 @@ class Registry:
         key = (f"{url}/{name}", login)
         with self._lock:
             if endpoint not in self._apis:
-                self._apis[endpoint] = RegistryApi(endpoint, self._count, self._limits)
+                self._apis[endpoint] = RegistryApi(endpoint, self._log, self._limits)
             if key not in self._repositories:
                 memory = AnswerCache(self._cache_dir, key[0])
                 self._repositories[key] = ImageRepository(self._apis[endpoint], name, login, memory)
@@ -129,11 +123,6 @@ class Registry:
             return find(repository, image, facts, question.platforms)
         except TaskError as error:
             return Answer(error=error)
-
-    def _count(self, line: str) -> None:
-        with self._lock:
-            self._requests += 1
-        self._log(line)
 
     def _save(self) -> None:
         for repository in tuple(self._repositories.values()):

@@ -16,7 +16,6 @@ from task.forges.proposal import (
     LONGEST_BODY,
     LONGEST_TITLE,
     Content,
-    Links,
     body,
     builds,
     headline,
@@ -48,7 +47,7 @@ FOLDED = f"<details><summary>What happens if …</summary>\n\n{LIFE}\n\n</detail
 
 
 def test_body() -> None:
-    links = Links(
+    links = (
         f"https://github.com/acme/api/commit/{COMMIT}",
         "https://github.com/acme/api/actions/runs/42",
         "https://github.com/acme/deploy/compare/main...image-update/web-12345678",
@@ -57,7 +56,7 @@ def test_body() -> None:
     by_rule = change(why="semver ^1 admits it", file="apps/web/kustomization.yaml", build=build)
     waiting = change("2.0.0", "1.9.0", why="rolled back from 1.9.0", file="apps/ui/values.yaml")
     apps = [app(by_rule), app(waiting, replace(waiting, file="apps/ui/more.yaml"), name="ui")]
-    assert body(Content(apps, "", links, COMMIT, base="main"), "github") == (
+    assert body(Content(apps, "", *links, COMMIT, base="main"), "github") == (
         f"<!-- image-update-begin: {ABOUT[BEGIN]} -->\n\n"
         "### Image Update: 2 changes for `main`\n\n"
         "| Application | Image | Version | Why | Built from | File |\n"
@@ -81,7 +80,7 @@ def test_body() -> None:
 
 def test_where_it_was_built_is_said_once() -> None:
     """For builds that say nothing of it, the request says what the job knows."""
-    text = body(Content([app()], links=Links(COMMIT, "https://ci.example.com/runs/1")), "gitlab")
+    text = body(Content([app()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab")
     assert f"\n\nBuilt from `{COMMIT}` · by [`runs/1`](https://ci.example.com/runs/1)\n" in text
 
 
@@ -115,7 +114,7 @@ def test_the_same_change_is_one_row() -> None:
 
 @pytest.mark.parametrize("forge", FORGES)
 def test_marks_are_read_back(forge: str) -> None:
-    text = body(Content([app()], "", Links(), COMMIT), forge)
+    text = body(Content([app()], commit=COMMIT), forge)
     for back in (text, text.replace("\n", "\r\n"), text.strip(), f"{text}\n\nThank you, bot!"):
         assert (marked(back), described(back)) == (marker([app()]), COMMIT)
 
@@ -187,8 +186,8 @@ def outside_code(text: str) -> str:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_others_write_is_code(text: str) -> None:
     apps = [app(change(new=text, old=text, name=f"ghcr.io/{text}"), name=text, namespace=text)]
-    links = Links(text, f"https://ci.example.com/{text}", f"https://x.example/{text}")
-    shown = body(Content(apps, text, links), "gitlab")
+    links = (text, f"https://ci.example.com/{text}", f"https://x.example/{text}")
+    shown = body(Content(apps, text, *links), "gitlab")
     plain = outside_code(shown)
     assert not set(plain) & set("<>@#`!"), plain
     assert "](javascript" not in plain
@@ -203,7 +202,7 @@ def test_what_others_write_is_code(text: str) -> None:
 @given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(sorted(FORGES)))
 def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
     apps = [app(change(new=value, old=value), name=value)]
-    shown = body(Content(apps, text, Links(value, f"https://x.example/{value}")), forge)
+    shown = body(Content(apps, text, value, f"https://x.example/{value}"), forge)
     assert marked(shown) == marker(apps)
     assert len(shown) <= LONGEST_BODY.get(forge, 65_536)
 
@@ -219,13 +218,13 @@ def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
     ],
 )
 def test_links(url: str, shown: str) -> None:
-    assert f"by {shown}\n" in body(Content([app()], "", Links(run=url)))
+    assert f"by {shown}\n" in body(Content([app()], run=url))
 
 
 @pytest.mark.parametrize("forge", FORGES)
 def test_a_body_is_never_too_long(forge: str) -> None:
     apps = [app(name=f"application-{number}") for number in range(3000)]
-    text = body(Content(apps, "long text " * 10_000, Links("https://x.example/" + "y" * 480)), forge)
+    text = body(Content(apps, "long text " * 10_000, "https://x.example/" + "y" * 480), forge)
     assert len(text) <= LONGEST_BODY.get(forge, 65_536)
     assert marked(text) == marker(apps)
     assert re.search(r"^and \d+ more: see the report$", text, re.MULTILINE)
@@ -295,7 +294,7 @@ OLDER, NEWER = [app(change("1.4.3"))], [app(change("1.4.4"))]
     ],
 )
 def test_standing(state: Literal["open", "merged", "closed"], head: str, apps: list[AppChanges], wanted: str) -> None:
-    text = body(Content(OLDER, "", Links(), COMMIT))
+    text = body(Content(OLDER, commit=COMMIT))
     assert standing(Proposed("url", "1", state, "title", text, head), marker(apps)) == wanted
 
 
@@ -347,7 +346,7 @@ def test_what_is_proposed_is_told_whole(forge: str) -> None:
     build = Build(7, "ci", COMMIT, "https://github.com/acme/api", "2026-11-21T06:00:00Z")
     apps = [*OLDER, app(change("2.0", name="ghcr.io/acme/ui", new_digest=DIGEST, build=build), name="ui")]
     kept = {"0123abcd": Written("1.0", "", build)}
-    text = body(Content(apps, "", Links(), COMMIT, (), kept), forge)
+    text = body(Content(apps, commit=COMMIT, declined=kept), forge)
     assert proposes(text) == builds(apps)
     assert Written("2.0", DIGEST, build) in builds(apps).values()
     for state, refused in (("open", kept), ("merged", kept), ("closed", {**kept, **builds(apps)})):
@@ -356,12 +355,12 @@ def test_what_is_proposed_is_told_whole(forge: str) -> None:
 
 
 def test_what_is_held_makes_another_content() -> None:
-    plain, held = (body(Content(OLDER, "", Links(), COMMIT, what)) for what in ((), ("freeze",)))
+    plain, held = (body(Content(OLDER, commit=COMMIT, held=what)) for what in ((), ("freeze",)))
     assert marked(held) == marker(OLDER, ["freeze"]) != marked(plain)
     assert proposes(held) == proposes(plain)
 
 
 def test_a_hold_has_no_table() -> None:
-    text = body(Content([], "hold web", Links(), COMMIT, ("freeze",)))
+    text = body(Content([], "hold web", commit=COMMIT, held=("freeze",)))
     assert "| --- |" not in text
     assert "\n\n```text\nhold web\n```\n\n" in text

@@ -329,7 +329,7 @@ def test_the_same_question_is_asked_once_in_a_run(server: RegistryApi) -> None:
     server.put("acme/api", "1.0", AMD)
     question, asking = asked(server, "acme/api:1.0", "digest", "exists"), registry()
     assert asking.answer([question, question]) == asking.answer([question])
-    assert (len(server.seen), asking.requests) == (1, 1)
+    assert len(server.seen) == 1
     assert asking.answer([]) == {}
 
 
