@@ -408,13 +408,14 @@ def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
     one = subscription_of(url)
     plans = {user: credentials_of(RepoCredentials(user, user, Secret("t")), url) for user in ("one", "two")}
     with ExitStack() as opened:
-        clients = GitClients(Settings("run"), {}, Log(), opened)
+        found = iter(("one", "one", "two"))
+        clients = GitClients(Settings("run"), {}, Log(), opened, lambda *_: (name := next(found), plans[name]))
         assert clients.logins(url) == ()
-        clients.client(url, one, lambda _sub, _url: ("one", plans["one"]))
-        clients.client(url, one, lambda _sub, _url: ("one", plans["one"]))
+        clients.client(url, one)
+        clients.client(url, one)
         assert [login.user for login in clients.logins(url)] == ["one"]
         assert clients.logins(f"{HTTPS}acme/y") == ()
-        clients.client(url, one, lambda _sub, _url: ("two", plans["two"]))
+        clients.client(url, one)
         assert clients.logins(url) == ()  # nobody speaks as somebody else
 
 

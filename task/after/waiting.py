@@ -22,8 +22,6 @@ from task import shutdown
 from task.argocd.rollout import ROLLED_OUT, Details, Rollout, Wanted, judge
 from task.argocd.rollouts import Awaited, Judge, Pace, RolloutApi, Rollouts, RolloutState, Sight
 from task.errors import PRECEDENCE, RolloutError, TaskError
-from task.git.ancestry import Lineage
-from task.git.command import Git
 from task.model import Subscription
 from task.output.log import Log
 from task.plain_data import mapping, mappings
@@ -90,23 +88,6 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
     spec = mapping(item, "spec")
     several = (*mappings(spec, "sources"), mapping(spec, "source"))
     return [str(one["repoURL"]) for one in several if one.get("repoURL")]
-
-
-def descent(git: Callable[[], Git], repo: str, pair: tuple[str, str], log: Log) -> str:
-    """Return how (revision, commit) relate, like `Lineage`, or "" if Git cannot be asked."""
-    revision, commit = pair
-    try:
-        lineage = Lineage(git())
-    except TaskError as error:
-        log("debug", f"{revision[:12]} is not looked at: {error}")
-        return ""
-    try:
-        kin = lineage.order(repo, commit, revision)
-    finally:
-        lineage.close()
-    if kin.why:
-        log("debug", f"it is not known whether {revision[:12]} contains {commit[:12]}: {kin.why}")
-    return str(kin.order)
 
 
 def holding(asked: Callable[[str], str], commit: str, now: Callable[[], float] = monotonic) -> Callable[[str], bool]:

@@ -25,8 +25,9 @@ from task.output.console import say
 from task.output.log import Log
 from task.settings import Settings, WaitOptions
 from task.text import and_more
+from task.threads import once
 from task.wiring.argo import Argo
-from task.wiring.git import descends_of
+from task.wiring.git import GitClients
 
 _REVISION = re.compile(r"[0-9a-f]{7,64}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -39,8 +40,15 @@ def wait(settings: Settings, call: Call) -> int:
         argo = Argo(settings, environ, log, opened)
         if not argo.where:
             raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
-        descends = descends_of(settings, environ, log, opened)
-        code = wait_for(settings.wait, settings.sources.argocd_namespace, argo.patient, environ, log, descends)
+        clients = once(lambda: GitClients(settings, environ, log, opened))
+        code = wait_for(
+            settings.wait,
+            settings.sources.argocd_namespace,
+            argo.patient,
+            environ,
+            log,
+            lambda *asked: clients().descends(*asked),
+        )
     asked = settings.wait
     told = f"rolled out: {and_more(asked.app)}"
     tell("wait", told, settings.handed, environ, commit=asked.revision.strip().lower())

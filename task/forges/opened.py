@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import TypeVar
 
-from task.errors import ForgeError, Malformed
+from task.errors import ForgeError, Malformed, TaskError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import GitHubCommits
 from task.forges.host import Comments, Connected, Deployments, Host
-from task.forges.places import FORGES, Known, place_of, probe
+from task.forges.places import FORGES, Known, compare_url, place_of, probe
 from task.forges.tokens import Tokens
 from task.git.hosts import remote_of
+from task.threads import once
 
 Part = TypeVar("Part", bound=Connected)
 
@@ -23,14 +25,18 @@ class Forges:
     def __init__(
         self,
         known: Sequence[Known],
-        tokens: Tokens,
+        tokens: Callable[[], Tokens],
         more_ca: str = "",
         *,
+        reached: Callable[[str], str] = lambda repo: repo,
         log: Callable[[str], None] = lambda _line: None,
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        """`known`: `--forge` first, then `task.forges.places.known_to`. Nothing is contacted yet."""
-        self._known, self._tokens = tuple(known), tokens
+        """`known`: `--forge` first, then `task.forges.places.known_to`. Nothing is contacted yet.
+
+        `reached` returns the URL with which this step reaches a repository, because pushes go there.
+        """
+        self._known, self._tokens, self._reached = tuple(known), once(tokens), reached
         self._more_ca, self._log, self._warn = more_ca, log, warn
         self._lock = Lock()
         self._probed: dict[str, Known] = {}
@@ -38,14 +44,13 @@ class Forges:
         self._committing: dict[ForgeAddress, GitHubCommits] = {}
         self._opened: list[Connected] = []
 
-    def place(self, repo: str, reached: str = "", fails: str = "no pull request is possible") -> ForgeAddress:
+    def place(self, repo: str, fails: str = "no pull request is possible") -> ForgeAddress:
         """Return where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
 
-        `reached` is the URL that it is pushed to, if that is another one. It comes first where it is a forge's; a
-        mirror's path or a proxy that no forge is known by leaves it to the repository's own URL. `fails` begins the
-        message of an error.
+        The URL that it is pushed to comes first where it is a forge's; a mirror's path or a proxy that no forge is
+        known by leaves it to the repository's own URL. `fails` begins the message of an error.
         """
-        urls = list(dict.fromkeys(url for url in (reached, repo) if url and (url == repo or _on_a_host(url))))
+        urls = list(dict.fromkeys(url for url in (self._reached(repo), repo) if url == repo or _on_a_host(url)))
         surely = tuple(one for one in self._known if one.root)
         try:
             for known in (surely, self._known):
@@ -56,47 +61,63 @@ class Forges:
         except Malformed as error:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
-    def check_host(self, repo: str, reached: str = "") -> None:
+    def check_host(self, repo: str) -> None:
         """Raise the `ForgeError` of `place` for a repository on no host, such as a local path. Nothing is contacted."""
-        if not any(map(_on_a_host, filter(None, (reached, repo)))):
-            self.place(repo, reached)
+        if not _on_a_host(self._reached(repo)) and not _on_a_host(repo):
+            self.place(repo)
 
-    def of(self, repo: str, reached: str = "") -> Host:
+    def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
+        """Return the kind of forge, and the URL of the page that shows what a head branch changes, or ("", "")."""
+        try:
+            place = self.place(repo)
+        except TaskError:
+            return "", ""
+        return place.forge, compare_url(place, base, head)
+
+    def commit_page(self, repo: str, commit: str) -> str:
+        """Return the URL of a commit's page, or "" if the URL does not tell which kind of forge it is."""
+        for url in (self._reached(repo), repo) if commit else ():
+            with suppress(Malformed):  # a path
+                if place := place_of(url, self._known):
+                    return FORGES[place.forge].commit.format(place.web, commit)
+        return ""
+
+    def of(self, repo: str) -> Host:
         """Return the repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
-        place = self.place(repo, reached)
+        place = self.place(repo)
         with self._lock:
             if place not in self._hosts:
-                self._hosts[place] = self._open(FORGES[place.forge].client, place, self._tokens.of(place))
+                self._hosts[place] = self._open(FORGES[place.forge].client, place, self._tokens().of(place))
             return self._hosts[place]
 
-    def comments(self, repo: str, reached: str = "") -> Comments:
+    def comments(self, repo: str) -> Comments:
         """Return the comments on pull requests of the job's own repository. Raises as `of`."""
-        place = self.place(repo, reached, "no comment can be written")
-        return self._open(FORGES[place.forge].comments, place, self._tokens.of_the_job(place, "a comment"))
+        place = self.place(repo, "no comment can be written")
+        return self._open(FORGES[place.forge].comments, place, self._tokens().of_the_job(place, "a comment"))
 
-    def deployments(self, repo: str, reached: str = "") -> Deployments:
+    def deployments(self, repo: str) -> Deployments:
         """Return the deployments of the job's own repository. Raises as `of`."""
-        place = self.place(repo, reached, "no deployment can be shown")
+        place = self.place(repo, "no deployment can be shown")
         kind = FORGES[place.forge].deployments
         if kind is None:
             names = ", ".join(one.name for one in FORGES.values() if one.deployments)
             raise ForgeError(
                 f"no deployments are shown on {place.host}", hint=f"leave out --deployments; these show them: {names}"
             )
-        return self._open(kind, place, self._tokens.of_the_job(place, "a deployment"))
+        return self._open(kind, place, self._tokens().of_the_job(place, "a deployment"))
 
-    def commits(self, repo: str, reached: str = "") -> GitHubCommits:
+    def commits(self, repo: str) -> GitHubCommits:
         """GitHub's API for commits to the repository. Raises as `place_on_github`, and `CredentialsError`."""
-        place = self.place_on_github(repo, reached)
+        place = self.place_on_github(repo)
         with self._lock:
             if place not in self._committing:
-                token = self._tokens.of(place, "a commit through its API")
+                token = self._tokens().of(place, "a commit through its API")
                 self._committing[place] = self._open(GitHubCommits, place, token)
             return self._committing[place]
 
-    def place_on_github(self, repo: str, reached: str = "") -> ForgeAddress:
+    def place_on_github(self, repo: str) -> ForgeAddress:
         """Return where the repository is. Raises as `place`, and `ForgeError` if it is not on GitHub."""
-        place = self.place(repo, reached, "GitHub's API cannot commit")
+        place = self.place(repo, "GitHub's API cannot commit")
         if place.forge != "github":
             raise ForgeError(
                 f"GitHub's API cannot commit to {place.host}", hint="commit with git: --commit-through git"

@@ -251,7 +251,7 @@ def names_server(given: SourceOptions, environ: Mapping[str, str]) -> bool:
 def applications(
     settings: Settings,
     environ: Mapping[str, str],
-    repository: Callable[[str, Subscription | None], BareRepository],
+    repository: Callable[[str], BareRepository],
     argo: Argo | None,
     scope: Scope | None,
     images: Sequence[Image],
@@ -262,7 +262,7 @@ def applications(
         raise UsageError("nothing says where to read Applications from", hint=f"give --applications: {CHOICES}")
     opened = ExitStack()
 
-    repositories = Repositories(lambda repo: repository(repo, None))
+    repositories = Repositories(repository)
     opened.callback(repositories.close)
 
     @once

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
-from task.after.waiting import Descends, descent
+from task.errors import TaskError
+from task.git.ancestry import Lineage
 from task.git.command import Git
 from task.git.credentials import Access, Credentials, access_of
 from task.git.environment import Login
 from task.git.names import rewritten
-from task.git.repository.bare import BareRepository
-from task.git.repository.committed_by_api import CommitApi, CommittedByApi
 from task.git.signing import Signer, key_of
 from task.model import Subscription
 from task.output.log import Log
@@ -28,10 +27,18 @@ FromCluster = Callable[[Subscription, str], "tuple[str, Credentials] | None"]
 
 
 class GitClients:
-    """Opens each repository with the login from the options, or else with the one from the cluster's secrets."""
+    """Git for each repository, with the login from the options, or else with the one from the cluster's secrets."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        log: Log,
+        opened: ExitStack,
+        from_cluster: FromCluster | None = None,
+    ) -> None:
         self._settings, self._environ, self._log, self._opened = settings, environ, log, opened
+        self._from_cluster = from_cluster
         self.access = access_given(settings.access, environ)
         self.git: Gits = once(lambda: self._open(self.access))
         # by repository and the cluster's secret for it
@@ -58,34 +65,13 @@ class GitClients:
         self._opened.callback(client.close)
         return client
 
-    def repository(
-        self,
-        signer: Callable[[], Signer | None],
-        from_cluster: FromCluster | None,
-        api: Callable[[str], CommitApi] | None = None,
-        check: Callable[[str], None] = lambda _repo: None,
-    ) -> Callable[[str, Subscription | None], BareRepository]:
-        """Return a function from a URL to its repository. If `api` is given, it commits instead of git.
-
-        `check` raises an error if the API cannot commit to a repository, so that `plan` can tell.
-        """
-
-        def repository(repo: str, sub: Subscription | None = None) -> BareRepository:
-            git = self.client(repo, sub, from_cluster)
-            if api:
-                cache = self._settings.git.git_cache_dir
-                return CommittedByApi(git, repo, lambda: api(repo), cache, lambda: check(repo))
-            return BareRepository(git, repo, signer(), self._settings.git.git_cache_dir)
-
-        return repository
-
-    def client(self, repo: str, sub: Subscription | None, from_cluster: FromCluster | None) -> Git:
+    def client(self, repo: str, sub: Subscription | None) -> Git:
         """Return the client for this repository, with the login from the options, or else from the cluster."""
-        if from_cluster is None and sub and sub.credentials.startswith("secret:"):
+        if self._from_cluster is None and sub and sub.credentials.startswith("secret:"):
             self._tell_unused(repo, sub)
-        if from_cluster is None or sub is None or self.given_for(repo):
+        if self._from_cluster is None or sub is None or self.given_for(repo):
             return self.git()
-        found = from_cluster(sub, self._reached(repo))
+        found = self._from_cluster(sub, self._reached(repo))
         if found is None:
             return self.git()
         name, credentials = found
@@ -125,6 +111,19 @@ class GitClients:
             return bool(asked and own.ssh and own.ssh.keys)
         return _within(url, own)
 
+    def descends(self, sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
+        """Return how a revision relates to a commit, like `Lineage`, or "" if Git cannot be asked."""
+        try:
+            lineage = Lineage(self.client(repo, sub))
+        except TaskError as error:
+            self._log("debug", f"{revision[:12]} is not looked at: {error}")
+            return ""
+        with closing(lineage):
+            kin = lineage.order(repo, commit, revision)
+        if kin.why:
+            self._log("debug", f"it is not known whether {revision[:12]} contains {commit[:12]}: {kin.why}")
+        return str(kin.order)
+
     def _reached(self, repo: str) -> str:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
@@ -140,14 +139,6 @@ class GitClients:
             files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
             ssh = replace(ssh, files=files, known_hosts=True)
         return Access(replace(own, certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
-
-
-def descends_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> Descends:
-    """Return a function that asks Git how a revision relates to a commit, with the credentials from the options."""
-    clients = once(lambda: GitClients(settings, environ, log, opened))
-    return lambda sub, repo, revision, commit: descent(
-        lambda: clients().client(repo, sub, None), repo, (revision, commit), log
-    )
 
 
 def _within(url: str, given: Credentials) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 
 from task import shutdown
 from task.after.follow import Follow
-from task.after.waiting import descent
 from task.annotations.subscription import Scope
 from task.applications.manifest_text import is_project
 from task.applications.work_tree import locate as find
@@ -21,6 +20,8 @@ from task.deciding.job import Followed, Landed
 from task.errors import TaskError, UsageError
 from task.forges.host import Comments, Deployments
 from task.git.ancestry import Lineage
+from task.git.repository.bare import BareRepository
+from task.git.repository.committed_by_api import CommittedByApi
 from task.landing.ports import Forge, LiveApplications, Repository, World
 from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
 from task.output.log import Log
@@ -30,7 +31,7 @@ from task.settings import RegistryOptions, Settings
 from task.threads import once
 from task.urls import normal_url, without_login
 from task.wiring.argo import Argo, applications, names_server, sources
-from task.wiring.forges import ForgeClients
+from task.wiring.forges import forges_of
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
 from task.wiring.registries import Wanted, registry_of
@@ -57,9 +58,10 @@ class RealWorld(World):
         self._argo = self._argo_if_needed()
         self._cluster = self._argo if self._argo and self._argo.kind == "cluster" else None
         self._check_argo()
-        self._git = GitClients(settings, environ, log, self._opened)
+        from_cluster = self._cluster.credentials if self._cluster else None
+        self._git = GitClients(settings, environ, log, self._opened, from_cluster)
         # `once` has a lock, because the repositories of a run are handled at the same time
-        self._forges = once(lambda: ForgeClients(settings, environ, log, self._opened, self._git.logins))
+        self._forges = once(lambda: forges_of(settings, environ, log, self._opened, self._git.logins))
         self._registry = once(self._open_registry)
         if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
             self._registry()  # fail at once if something given is wrong
@@ -67,14 +69,7 @@ class RealWorld(World):
         self._lineage_lock = threading.Lock()
         if settings.git.forge or settings.git.forge_token_file:
             self._forges()  # fail at once if something given is wrong
-        by_api = settings.commit.commit_through == "github"
         self._signer = signers(settings.commit, self._git.git, self._opened)
-        self._open = self._git.repository(
-            self._signer,
-            self._cluster.credentials if self._cluster else None,
-            (lambda repo: self._forges().commits(repo)) if by_api else None,
-            lambda repo: self._forges().check_commits(repo),
-        )
         self._follow = once(self._open_follow)
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
@@ -103,7 +98,10 @@ class RealWorld(World):
 
     def applications(self) -> Iterable[Found]:
         """Yield the manifests of the Applications in question, of each source as its form says."""
-        unsigned = self._git.repository(lambda: None, None)
+
+        def unsigned(repo: str) -> BareRepository:
+            return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
+
         for one in applications(self._settings, self._environ, unsigned, self._argo, self._scope, self._images):
             if is_project(one.item):
                 self._projects[one.item["metadata"]["name"]] = one.item
@@ -122,6 +120,13 @@ class RealWorld(World):
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
         return self._open(repo, subscription)
+
+    def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
+        git, cache = self._git.client(repo, subscription), self._settings.git.git_cache_dir
+        if self._settings.commit.commit_through != "github":
+            return BareRepository(git, repo, self._signer(), cache)
+        forges = self._forges
+        return CommittedByApi(git, repo, lambda: forges().commits(repo), cache, lambda: forges().place_on_github(repo))
 
     def login(self, subscription: Subscription) -> str:
         """Return a text that identifies the login: the name of the cluster's secret, or "" for a given login."""
@@ -238,12 +243,7 @@ class RealWorld(World):
     def _open_follow(self) -> Follow | None:
         if not self._argo or self._settings.dry:
             return None
-        return Follow(self._settings, self._argo, self.forge, self._descends, self._open)
-
-    def _descends(self, subscription: Subscription | None, repo: str, revision: str, commit: str) -> str:
-        """Tell how a revision from Argo CD relates to the commit that was written."""
-        from_cluster = self._cluster.credentials if self._cluster else None
-        return descent(lambda: self._git.client(repo, subscription, from_cluster), repo, (revision, commit), self._log)
+        return Follow(self._settings, self._argo, self.forge, self._git.descends, self._open)
 
     def close(self) -> None:
         """Remove what was opened for the run."""

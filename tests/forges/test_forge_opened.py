@@ -35,7 +35,7 @@ def server() -> Iterator[Version]:
 
 
 def forges(server: Version, *known: Known) -> Forges:
-    return Forges(known, Tokens(TOKEN, scope=(server.url,)))
+    return Forges(known, lambda: Tokens(TOKEN, scope=(server.url,)))
 
 
 def test_an_unknown_host_is_asked_once(server: Version) -> None:
@@ -57,7 +57,7 @@ def test_a_known_host_is_not_asked(server: Version) -> None:
 
 
 def test_no_token_for_a_host_that_an_annotation_chose(server: Version) -> None:
-    opened = Forges((), Tokens(TOKEN, scope=("https://github.com",)))
+    opened = Forges((), lambda: Tokens(TOKEN, scope=("https://github.com",)))
     with pytest.raises(CredentialsError):
         opened.of(f"{server.url}/acme/deploy")
     assert not [one for one in server.seen if "authorization" in one.headers]
@@ -65,7 +65,7 @@ def test_no_token_for_a_host_that_an_annotation_chose(server: Version) -> None:
 
 @pytest.mark.parametrize("url", ["/srv/git/deploy.git", "https://github.com/acme", "https://u:s3cret@github.com/a"])
 def test_no_forge_for_such_a_url(url: str) -> None:
-    opened = Forges((), Tokens({}))
+    opened = Forges((), lambda: Tokens({}))
     with pytest.raises(ForgeError) as caught:
         opened.of(url)
     assert "s3cret" not in f"{caught.value.message}{caught.value.hint}"
@@ -90,14 +90,15 @@ def test_no_forge_for_such_a_url(url: str) -> None:
     ],
 )
 def test_a_repository_that_is_reached_elsewhere(repo: str, reached: str, known: tuple[Known, ...], host: str) -> None:
-    opened = Forges(known, Tokens(TOKEN, scope=("https://github.com",)))
-    assert opened.place(repo, reached).host == host
+    tokens = Tokens(TOKEN, scope=("https://github.com",))
+    opened = Forges(known, lambda: tokens, reached=lambda _repo: reached)
+    assert opened.place(repo).host == host
 
 
 def test_a_local_repository_is_on_no_forge() -> None:
-    opened = Forges((), Tokens({}))
+    opened = Forges((), lambda: Tokens({}), reached=lambda _repo: "/srv/mirror.git")
     with pytest.raises(ForgeError, match="local repository"):
-        opened.place("/srv/deploy.git", "/srv/mirror.git")
+        opened.place("/srv/deploy.git")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: byte
     with serving_anything(Answers()) as server:
         server.reply = lambda _path: (200, {"Content-Type": "application/json"}, body)
         path = "acme/shop/_git/deploy" if forge == "azure" else "acme/deploy"
-        opened = Forges((Known(forge, server.url),), Tokens(TOKEN, scope=(server.url,)))
+        opened = Forges((Known(forge, server.url),), lambda: Tokens(TOKEN, scope=(server.url,)))
         with costs_at_most(), pytest.raises(UnreachableError, match="answers with more than") as refused:
             opened.of(f"{server.url}/{path}").find("main", HEAD)
         opened.close()

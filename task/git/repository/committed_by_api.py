@@ -56,7 +56,7 @@ class CommittedByApi(BareRepository):
         repo: str,
         api: Callable[[], CommitApi],
         cache_dir: str = "",
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(git, repo, cache_dir=cache_dir)
         self._api, self._check = api, check
