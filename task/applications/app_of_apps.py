@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Literal
 
 from task.annotations.application import is_application
 from task.applications.deployed import Deployed, NoFolder, Release, deployed
@@ -35,15 +35,6 @@ _NO_FOLDERS = {
 _TOO_MANY = "begin with fewer Applications, or read them with --applications cluster"
 
 
-@dataclass(frozen=True)
-class Step:
-    """A folder to read, and the Application that deploys it."""
-
-    parent: str
-    folder: Deployed
-    namespace: str  # for children without one
-
-
 class FollowedApplications:
     """Reads the folders that Applications deploy, to a given depth, and each folder once."""
 
@@ -58,8 +49,8 @@ class FollowedApplications:
         """`rendered_sets` returns the Applications of an ApplicationSet, and any other manifest unchanged."""
         self._repositories, self._rendering, self._depth = repositories, rendering, depth
         self._rendered_sets, self._most = rendered_sets, most
-        self._waiting: list[Step] = []
-        self._no_folders: dict[tuple[str, NoFolder], None] = {}  # each with the Application that deploys it
+        self._waiting: list[Deployed] = []
+        self._no_folders: dict[NoFolder, None] = {}
         self._seen: set[tuple[Deployed, str]] = set()
         self._unreadable: set[str] = set()  # repositories
         self._full = False  # whether the manifests name more repositories than are read
@@ -68,26 +59,25 @@ class FollowedApplications:
         """Remember what an Application deploys. `below` will read it."""
         if not self._depth or found.template or not is_application(found.item):
             return
-        parent = _key(found.item)
         for one in deployed(found.item):
             if isinstance(one, Deployed):
-                self._waiting.append(Step(parent, one, one.release.namespace))
+                self._waiting.append(one)
             else:
-                self._no_folders[parent, one] = None
+                self._no_folders[one] = None
 
     def below(self) -> Iterator[Found]:
         """Yield the Applications below those that were noted, level by level. What cannot be read is a problem."""
         count = 0
-        refused: dict[tuple[str, NoFolder], None] = {}
+        refused: dict[NoFolder, None] = {}
         for _ in range(self._depth):
             refused |= self._no_folders
             self._no_folders = {}
-            groups: dict[tuple[str, str], list[Step]] = {}
-            for step in self._waiting:
-                groups.setdefault((repository_key(step.folder.repo), step.folder.revision), []).append(step)
+            groups: dict[tuple[str, str], list[Deployed]] = {}
+            for folder in self._waiting:
+                groups.setdefault((repository_key(folder.repo), folder.revision), []).append(folder)
             self._waiting = []
-            for steps in groups.values():
-                for found in self._children(steps):
+            for folders in groups.values():
+                for found in self._children(folders):
                     count += is_application(found.item)
                     if count > self._most:
                         message = f"--follow-apps: there are more than {self._most:,} Applications to follow to"
@@ -97,9 +87,9 @@ class FollowedApplications:
                     yield found
         yield from _refusals(refused)
 
-    def _children(self, steps: Sequence[Step]) -> Iterator[Found]:
+    def _children(self, folders: Sequence[Deployed]) -> Iterator[Found]:
         """Yield the manifests in these folders, which are on one branch of one repository."""
-        first = steps[0].folder
+        first = folders[0]
         if first.repo in self._unreadable:
             return
         try:
@@ -111,37 +101,33 @@ class FollowedApplications:
             return
         except SourceError as error:  # a URL that is not allowed; no option should allow it, because others wrote it
             self._unreadable.add(first.repo)
-            yield replace(self._problem(first, steps, error), hint=_URL)
+            yield replace(self._problem(folders, error), hint=_URL)
             return
         except TaskError as error:
-            yield self._problem(first, steps, error)
+            yield self._problem(folders, error)
             return
         try:
-            names = kept.snapshot(first.revision, [Place(step.folder.path, "names") for step in steps])
-            branch = _Branch(kept, names)
-            there = [step for step in steps if branch.inside(step.folder.path)]
-            looks = [(step, kind) for step in there if self._is_new(step, kind := branch.kind(step.folder))]
-            branch.read(
-                place for step, kind in looks if kind != "kustomize" for place in branch.wanted(step.folder, kind)
-            )
-            branch.read_kustomizations({step.folder.path for step, kind in looks if kind == "kustomize"})
+            branch = _Branch(kept, kept.snapshot(first.revision, [Place(folder.path, "names") for folder in folders]))
+            there = [folder for folder in folders if branch.inside(folder.path)]
+            looks = [(folder, kind) for folder in there if self._is_new(folder, kind := branch.kind(folder))]
+            branch.read(path for folder, kind in looks if kind != "kustomize" for path in branch.wanted(folder, kind))
+            branch.read_kustomizations({folder.path for folder, kind in looks if kind == "kustomize"})
         except TaskError as error:
-            yield self._problem(first, steps, error)
+            yield self._problem(folders, error)
             return
-        for step in dict.fromkeys(steps):
-            if step.folder.path and not branch.inside(step.folder.path):
-                yield _not_followed(step.parent, branch.missing(step.folder.path))
-        for step, kind in looks:
-            for found in self._folder(step, kind, branch):
-                for one in self._rendered_sets(_in_namespace(found, step.namespace)):
+        for folder in dict.fromkeys(folders):
+            if folder.path and not branch.inside(folder.path):
+                yield _not_followed(folder.parent, branch.missing(folder.path))
+        for folder, kind in looks:
+            for found in self._folder(folder, kind, branch):
+                for one in self._rendered_sets(_in_namespace(found, folder.release.namespace)):
                     if one.problem or one.item.get("kind") in KINDS:
                         yield one
 
-    def _folder(self, step: Step, kind: Kind | None, branch: _Branch) -> Iterator[Found]:
-        folder = step.folder
+    def _folder(self, folder: Deployed, kind: Kind | None, branch: _Branch) -> Iterator[Found]:
         where = f"{branch.repo}//{folder.path}".rstrip("/")
         if kind is None:
-            yield from branch.manifests(branch.files(folder))
+            yield from branch.manifests(branch.wanted(folder, kind))
             return
         try:
             manifests = branch.applications_of(kind, folder)
@@ -150,7 +136,7 @@ class FollowedApplications:
                 return
             hint = self._rendering.way_out(kind)
             if folder.strange:  # this hint first, because --render would not help
-                hint = f"{step.parent} has {folder.strange}, which is not followed: {_CLUSTER}"
+                hint = f"{folder.parent} has {folder.strange}, which is not followed: {_CLUSTER}"
             if hint:
                 yield self._rendering.advice(kind, where, hint)
                 return
@@ -160,23 +146,23 @@ class FollowedApplications:
             for found in self._rendering.rendered(kind, where, folder.path, branch.below, release):
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
         except (Malformed, SourceError) as error:
-            message = f"{where}, which {step.parent} deploys, is not followed: {error.message}"
+            message = f"{where}, which {folder.parent} deploys, is not followed: {error.message}"
             yield Found({}, where, message, error.hint, advice=True)
 
-    def _is_new(self, step: Step, kind: Kind | None) -> bool:
+    def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
         """Tell whether this folder has not been read in this way yet, and remember it."""
-        release = step.folder.release if kind == "helm" else Release()
-        folder = replace(step.folder, repo=repository_key(step.folder.repo), release=release)
-        new = (folder, step.namespace) not in self._seen
-        self._seen.add((folder, step.namespace))
+        release = folder.release if kind == "helm" else Release()
+        key = replace(folder, repo=repository_key(folder.repo), release=release, parent=""), folder.release.namespace
+        new = key not in self._seen
+        self._seen.add(key)
         return new
 
-    def _problem(self, folder: Deployed, steps: Sequence[Step], error: TaskError) -> Found:
+    def _problem(self, folders: Sequence[Deployed], error: TaskError) -> Found:
         """Return one problem for all Applications of a branch. It is an error if another run may help."""
         if not isinstance(error, SourceError):
-            self._unreadable.add(folder.repo)
-        others = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
-        message = f"what {steps[0].parent}{others} deploys is not followed: {error}"
+            self._unreadable.add(folders[0].repo)
+        others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
+        message = f"what {folders[0].parent}{others} deploys is not followed: {error}"
         if error.exit == Exit.TEMPORARY:
             return Found({}, "", message, error.hint, severity="error", exit=int(error.exit))
         return Found({}, "", message, _BRANCH if isinstance(error, SourceError) else error.hint, advice=True)
@@ -210,16 +196,16 @@ class _Branch:
         at = posixpath.join(folder.path, "")
         return None if folder.plain else kind_of([one[len(at) :] for one in self.inside(folder.path)])
 
-    def wanted(self, folder: Deployed, kind: Kind | None) -> Iterable[Place]:
+    def wanted(self, folder: Deployed, kind: Kind | None) -> list[str]:
         """Return what has to be read to find out whether a folder has Applications."""
         inside = self.inside(folder.path)
         if kind == "helm":
-            return [Place(path) for path in inside if "/templates/" in f"/{path}"]
-        return [Place(path) for path in inside if path.endswith(SUFFIXES) and folder.holds(path)]
+            return [path for path in inside if "/templates/" in f"/{path}"]
+        return [path for path in inside if path.endswith(SUFFIXES) and folder.holds(path)]
 
-    def read(self, places: Iterable[Place]) -> None:
-        """Read all of these places at once."""
-        if wanted := tuple(dict.fromkeys(places)):
+    def read(self, paths: Iterable[str], want: Literal["text", "files"] = "text") -> None:
+        """Read all of these paths at once."""
+        if wanted := [Place(path, want) for path in dict.fromkeys(paths)]:
             self._files.update(self._kept.read_more(self._snapshot, wanted).files)
 
     def read_kustomizations(self, folders: set[str]) -> None:
@@ -229,7 +215,7 @@ class _Branch:
         """
         done = set[str]()
         while folders:
-            self.read(Place(path, "files") for path in sorted(folders))
+            self.read(sorted(folders), "files")
             done |= folders
             named = {there for path in folders for there in self._referred_to(path)}
             folders = {path for path in named if path not in self._files} - done
@@ -251,18 +237,13 @@ class _Branch:
         """Tell whether there is such a file."""
         return bool(self._kept.read_more(self._snapshot, [Place(path, "exists")]).files)
 
-    def files(self, folder: Deployed) -> list[str]:
-        """Return the manifests of a directory."""
-        return [place.path for place in self.wanted(folder, None)]
-
     def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
         """Return the files to read if the program is not needed, or None if it makes Applications.
 
         Most charts and kustomizations make no Applications, and it would take minutes to start the program for each.
         """
         if kind == "helm":
-            templates = [place.path for place in self.wanted(folder, kind)]
-            return None if any(makes_applications(self._text(path)) for path in templates) else []
+            return None if any(makes_applications(self._text(path)) for path in self.wanted(folder, kind)) else []
         texts = needed(folder.path, self._texts_below, self._links)
         if not any(map(makes_applications, texts.values())):
             return []
@@ -288,18 +269,18 @@ class _Branch:
         return {one: file.text for one, file in files.items() if file.mode.startswith("100")}
 
 
-def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:
+def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
     """Yield the warnings about sources that are not folders.
 
     There is one for all charts and one for all plugins, because there are usually many.
     """
-    for parent, one in found:
+    for one in found:
         if one.why == "outside":
-            yield _not_followed(parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository")
+            yield _not_followed(one.parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository")
         if one.why == "no repoURL":
-            yield replace(_not_followed(parent, "its source has no repoURL"), hint=_NO_URL)
+            yield replace(_not_followed(one.parent, "its source has no repoURL"), hint=_NO_URL)
     for why, what in _NO_FOLDERS.items():
-        parents = [parent for parent, one in found if one.why == why]
+        parents = [one.parent for one in found if one.why == why]
         if parents:
             names = and_more(parents)
             message = f"--follow-apps does not follow {what}; Applications with such a source: {len(parents)} ({names})"
@@ -308,11 +289,6 @@ def _refusals(found: Iterable[tuple[str, NoFolder]]) -> Iterator[Found]:
 
 def _not_followed(parent: str, why: str) -> Found:
     return Found({}, "", f"what {parent} deploys is not followed: {why}", _PATH, advice=True)
-
-
-def _key(item: Mapping[str, Any]) -> str:
-    metadata = item["metadata"] if isinstance(item.get("metadata"), dict) else {}
-    return "/".join(str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)) or "?"
 
 
 def _in_namespace(found: Found, namespace: str) -> Found:

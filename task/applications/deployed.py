@@ -44,6 +44,7 @@ class Deployed:
     release: Release = Release()
     optional_values: bool = False  # ignoreMissingValueFiles
     strange: str = ""  # the key of the manifest that is not supported here, so the folder is not rendered
+    parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
         """Tell whether a file is one of the folder's manifests. `path` is from the top."""
@@ -61,6 +62,7 @@ class NoFolder:
 
     why: Literal["chart", "plugin", "outside", "no repoURL"]
     path: str = ""
+    parent: str = "?"
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
@@ -71,24 +73,25 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     if isinstance(hydrator, dict):
         sources = [hydrator.get("drySource")]
     namespace = _text(mapping(spec.get("destination")).get("namespace"))
+    parent = "/".join(str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)) or "?"
     for source in sources:
         if not isinstance(source, dict):
             continue
         if source.get("chart"):
-            yield NoFolder("chart")
+            yield NoFolder("chart", parent=parent)
             continue
         if source.get("plugin") is not None:
-            yield NoFolder("plugin")
+            yield NoFolder("plugin", parent=parent)
             continue
         repo, path = _text(source.get("repoURL")), _text(source.get("path"))
         inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
         if not repo:
-            yield NoFolder("no repoURL")
+            yield NoFolder("no repoURL", parent=parent)
             continue
         if not path:  # such as a source that only has the values for another one
             continue
         if posixpath.normpath(path).split("/")[0] == "..":
-            yield NoFolder("outside", path)
+            yield NoFolder("outside", path, parent)
             continue
         directory, helm, kustomize = (mapping(source.get(key)) for key in ("directory", "helm", "kustomize"))
         release, strange = _release(helm, inside, _text(metadata.get("name")), namespace)
@@ -105,6 +108,7 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
             release=release,
             optional_values=helm.get("ignoreMissingValueFiles") is True,
             strange=strange,
+            parent=parent,
         )
 
 

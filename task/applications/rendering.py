@@ -31,7 +31,7 @@ from task.processes import Bounds, CapturedOutput, Watch, exit_code, finish, sen
 CHART = "Chart.yaml"
 Kind = Literal["helm", "kustomize"]
 ReadFiles = Callable[[str], Mapping[str, File]]
-_PROGRAMS: Mapping[Kind, tuple[str, ...]] = {"helm": ("helm",), "kustomize": ("kustomize", "kubectl")}
+_PROGRAMS: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "kustomize": ("kustomize", "kubectl")}
 _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
 # HelmReleases are not rendered, because an update is written to the file that has the release.
 _OTHERWISE = "or read what it makes: --applications cluster"
@@ -75,15 +75,15 @@ class Rendering:
     ) -> None:
         """`namespace` is the release's: Argo CD's own. `sources` are all values of `--applications`."""
         self._seconds = self._left = seconds
-        self._allowed, self._environ, self.namespace = allowed, environ, namespace
+        self._environ, self.namespace = environ, namespace
         self._sources = {source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources}
-        self._programs: dict[Kind, str] = {}
+        self._programs = {kind: _installed(_PROGRAMS[kind], environ) for kind in allowed}
 
     def way_out(self, kind: Kind) -> str:
         """Return what to do so that charts or kustomizations are rendered, or "" if they are."""
-        if kind not in self._allowed:
+        if kind not in self._programs:
             return f"render it with --render {kind}, {_OTHERWISE}"
-        return "" if self._program(kind) else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
+        return "" if self._programs[kind] else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
 
     def unrendered(self, root: str, folders: Iterable[tuple[Kind, str]], before: str) -> Iterator[Found]:
         """Yield a warning about each of these folders, which are the source's root or below it.
@@ -129,7 +129,7 @@ class Rendering:
                 files.update(texts(path))
             if release.values:
                 files[_VALUES] = release.values
-            program = self._program(kind)
+            program = self._programs[kind]
             given = ["kustomize" if os.path.basename(program) == "kubectl" else "build"]
             if kind == "helm":
                 given = _helm(release, folder or where, self.namespace)
@@ -155,11 +155,6 @@ class Rendering:
         finally:
             self._left -= time.monotonic() - began
 
-    def _program(self, kind: Kind) -> str:
-        if kind not in self._programs:
-            self._programs[kind] = found(_PROGRAMS[kind], self._environ)
-        return self._programs[kind]
-
 
 def _helm(release: Release, folder: str, namespace: str) -> list[str]:
     """Return Helm's arguments except the chart. Values come in Argo CD's order."""
@@ -176,7 +171,7 @@ def _release(folder: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:_LONGEST_RELEASE].strip("-") or "applications"
 
 
-def found(names: Sequence[str], environ: Mapping[str, str]) -> str:
+def _installed(names: Sequence[str], environ: Mapping[str, str]) -> str:
     """Return the path of the first of these programs that is installed, or ""."""
     folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
     return next(filter(None, (shutil.which(name, path=os.pathsep.join(folders)) for name in names)), "")

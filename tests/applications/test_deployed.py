@@ -22,7 +22,7 @@ def one(path: str = "apps", **source: Any) -> Deployed:
 
 def test_a_source_of_git_names_a_folder() -> None:
     assert of({"repoURL": REPO, "path": "./apps/", "targetRevision": "dev"}) == [
-        Deployed(REPO, "dev", "apps", release=Release("root"))
+        Deployed(REPO, "dev", "apps", release=Release("root"), parent="root")
     ]
     assert [found.path for found in of({"repoURL": REPO, "path": "a"}, {"repoURL": REPO, "path": "."})] == ["a", ""]
     dry = {"sourceHydrator": {"drySource": {"repoURL": REPO, "path": "dry", "targetRevision": "main"}}}
