@@ -1,6 +1,6 @@
-"""Reads the Applications of a cluster, for `--applications cluster`.
+"""Reads the Applications of a cluster, for `--applications cluster`, and those of Argo CD's API, for `argocd`.
 
-It reads only those whole that may take the images. First it lists their metadata, which is an eighth of the bytes of a
+Only those are read whole that may take the images. First their metadata is listed, which is an eighth of the bytes of a
 full list, and with gzip a fiftieth (2,000 Applications, Kubernetes 1.36). The annotations in it show which whole
 objects are needed.
 """
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from task.annotations.application import Narrow, annotated, considered
-from task.errors import AbsentError
+from task.annotations.application import Narrow, annotated, considered, is_glob
+from task.argocd.api import ArgoCDApi
+from task.errors import AbsentError, SourceDownError, SourceError
 from task.kubernetes.client import APPLICATIONS, UPDATERS, ForbiddenError, Kubernetes
 from task.model import Application, Found
-from task.plain_data import mapping, mappings
+from task.plain_data import mapping, mappings, text
 from task.policy.tag_filter import LONGEST, glob_match
 from task.threads import in_threads
 
@@ -29,14 +30,8 @@ _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
 Item = Mapping[str, Any]
 Wanted = Callable[[Item], bool]
-
-
-@dataclass(frozen=True)
-class _ReferencePattern:
-    """The Applications that one `applicationRef` of an ImageUpdater may select. Its label selector is ignored here."""
-
-    namespace: str
-    pattern: str
+# The namespace and glob of names that one `applicationRef` of an ImageUpdater selects. Labels are not looked at here.
+_Reference = tuple[str, str]
 
 
 class ClusterManifests:
@@ -56,8 +51,7 @@ class ClusterManifests:
         wanted: Wanted = lambda _item: True,
         log: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self._kubernetes, self._prefix, self._narrow = kubernetes, prefix, replace(narrow, projects=())
-        self._narrowed = self._narrow != Narrow()
+        self._kubernetes, self._prefix, self._narrow = kubernetes, prefix, narrow
         self._home, self._wanted, self._log = argocd_namespace, wanted, log
         self.listed = 0  # Applications whose metadata was read
         self.passed_over: list[Application] = []  # those with annotations that were not read whole
@@ -82,7 +76,7 @@ class ClusterManifests:
             except ForbiddenError as error:
                 # If we only have a Role in Argo CD's namespace, use its Applications, unless the options exclude them.
                 home = Application(self._home, "", {}, ())
-                if scope or not considered(home, replace(self._narrow, names=(), within=(), selector="")):
+                if scope or not considered(home, Narrow(namespaces=self._narrow.namespaces)):
                     raise
                 self._log("info", f"{error.message}; only those of namespace {self._home!r} count, or {error.hint}")
                 scope = self._home  # noqa: PLW2901 - from here on
@@ -111,7 +105,7 @@ class ClusterManifests:
             self._log("debug", "the cluster knows no ImageUpdater resources")
         return []
 
-    def _chosen(self, scope: str, references: Sequence[_ReferencePattern]) -> list[Item]:
+    def _chosen(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
         """Return the Applications that may concern us, reduced to their names.
 
         Annotations and managedFields are large.
@@ -127,29 +121,18 @@ class ClusterManifests:
         self._log("debug", f"{self.listed - before} Applications, {len(chosen)} of them may track the images")
         return chosen
 
-    def _ours(self, item: Item, references: Sequence[_ReferencePattern]) -> bool:
+    def _ours(self, item: Item, references: Sequence[_Reference]) -> bool:
         metadata = mapping(item.get("metadata"))
-        referenced = references and any(
-            reference.namespace == metadata.get("namespace")
-            and glob_match(reference.pattern, str(metadata.get("name")))
-            for reference in references
-        )
-        if not referenced:
+        key = _key(item)
+        if not any(namespace == key[0] and glob_match(pattern, key[1]) for namespace, pattern in references):
             annotations = metadata.get("annotations") or {}
             if not any(key.startswith(self._prefix) for key in annotations):
                 return False
-            if not (self._wanted(item) and self._considered(metadata)):
+            if not (self._wanted(item) and _within(item, self._narrow)):
                 app = annotated(item, self._prefix, ORIGIN)
                 self.passed_over += [app] if app else []
                 return False
-        return self._considered(metadata)
-
-    def _considered(self, metadata: Mapping[str, Any]) -> bool:
-        if not self._narrowed:
-            return True
-        name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
-        labels = {key: value for key, value in (metadata.get("labels") or {}).items() if isinstance(value, str)}
-        return considered(Application(namespace, name, {}, (), labels=labels), self._narrow)
+        return _within(item, self._narrow)
 
     def _whole(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
         """Yield the whole objects, read in the cheaper way. Objects that were deleted meanwhile are left out."""
@@ -170,18 +153,77 @@ class ClusterManifests:
         return self._kubernetes.get(APPLICATIONS, namespace, name)
 
 
+class ArgoCDManifests:
+    """The Applications that Argo CD's API shows. `wanted` decides from its metadata whether one is read whole."""
+
+    def __init__(self, api: ArgoCDApi, wanted: Wanted, *, prefix: str = "", narrow: Narrow = Narrow()) -> None:
+        """Projects and namespaces of `narrow` may be globs.
+
+        The server understands only plain names, so then it lists more than needed.
+        """
+        self._api, self._wanted, self._prefix, self._narrow = api, wanted, prefix, narrow
+        self._projects = narrow.projects if not any(map(is_glob, narrow.projects)) else ()
+        plain = narrow.namespaces and not any(map(is_glob, narrow.namespaces))
+        self._namespaces = narrow.namespaces if plain else ("",)
+        self._listed = 0
+        self.passed_over: list[Application] = []  # those with annotations that were not read whole
+
+    def all(self) -> Iterable[Found]:
+        """Return the whole Applications that matter.
+
+        One that cannot be read is a problem, but a server that is down raises an error.
+        """
+        keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
+        if not self._listed:  # without any right, Argo CD answers 200 and an empty list (`items` is null)
+            narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
+            options = " that fits --project, --selector and --namespace" if narrowed else ""
+            why = f"Argo CD shows no Application{options}: there is none, or the token may not get it"
+            return [Found({}, "argocd", why, "grant it in argocd-rbac-cm: p, <subject>, applications, get, */*, allow")]
+        return in_threads(self._found, keys, AT_ONCE)
+
+    def _keys(self, namespace: str) -> list[tuple[str, str]]:
+        selector = self._narrow.selector
+        listed = self._api.list_applications(projects=self._projects, selector=selector, namespace=namespace)
+        self._listed += len(listed)
+        chosen = [item for item in listed if self._wanted(item) and _within(item, self._narrow)]
+        keys = {key for item in chosen if (key := _key(item))[1]}
+        others = (item for item in listed if _key(item) not in keys)
+        self.passed_over += filter(None, (annotated(item, self._prefix, "argocd") for item in others))
+        return [key for item in chosen if (key := _key(item)) in keys]
+
+    def _found(self, key: tuple[str, str]) -> Found:
+        try:
+            return Found(self._api.get_application(*key), "argocd")
+        except SourceDownError:
+            raise
+        except SourceError as error:  # it may have been deleted meanwhile: Argo CD answers 403, as for a forbidden one
+            return Found({}, "argocd", str(error), error.hint)
+
+
 def _typed(item: Item, version: str, kind: str) -> Item:
     """Add the kind and version, which Kubernetes leaves out of the items of a list."""
     return {**item, "apiVersion": item.get("apiVersion") or version, "kind": item.get("kind") or kind}
 
 
-def _references(updater: Item) -> Iterator[_ReferencePattern]:
+def _references(updater: Item) -> Iterator[_Reference]:
     """Yield the patterns of an ImageUpdater. None for a malformed resource, which `configure` reports."""
     for ref in mappings(mapping(updater.get("spec")).get("applicationRefs")):
         pattern = ref.get("namePattern")
         if isinstance(pattern, str) and 0 < len(pattern) <= LONGEST:
-            yield _ReferencePattern(str(mapping(updater.get("metadata")).get("namespace", "")), pattern)
+            yield _key(updater)[0], pattern
 
 
 def _key(item: Item) -> tuple[str, str]:
-    return str(mapping(item.get("metadata")).get("namespace", "")), str(mapping(item.get("metadata")).get("name", ""))
+    """Return the namespace and name. Older servers of Argo CD leave out the control plane's namespace."""
+    metadata = mapping(item.get("metadata"))
+    return text(metadata.get("namespace")), text(metadata.get("name"))
+
+
+def _within(item: Item, narrow: Narrow) -> bool:
+    """Tell whether an Application's metadata passes the narrowing. The project is not in the metadata."""
+    known = replace(narrow, projects=())
+    if known == Narrow():
+        return True
+    given = mapping(mapping(item.get("metadata")).get("labels"))
+    labels = {key: value for key, value in given.items() if isinstance(value, str)}
+    return considered(Application(*_key(item), {}, (), labels=labels), known)

@@ -155,19 +155,6 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
     return wanted
 
 
-def within_narrowing(narrow: Narrow) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a test whether an Application's metadata passes the narrowing. The project is not in the metadata."""
-    known = replace(narrow, projects=())
-
-    def within(item: Mapping[str, Any]) -> bool:
-        metadata = mapping(item.get("metadata"))
-        labels = {key: one for key, one in mapping(metadata.get("labels")).items() if isinstance(one, str)}
-        name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
-        return considered(Application(namespace, name, {}, (), labels=labels), known)
-
-    return within
-
-
 def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
     if not is_helm_release(manifest.item):
         return None

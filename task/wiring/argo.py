@@ -8,12 +8,10 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import Any
 
-from task.annotations.application import annotated
 from task.annotations.subscription import Scope
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets, clusters_of
-from task.applications.argocd import ArgoCDManifests
-from task.applications.cluster import ClusterManifests
+from task.applications.cluster import ArgoCDManifests, ClusterManifests
 from task.applications.git import Repositories, git_manifests
 from task.applications.manifest_files import local_manifests
 from task.applications.manifest_text import is_set
@@ -36,7 +34,7 @@ from task.landing.ports import LiveApplications
 from task.model import Application, Found, Image, Subscription, Tracker
 from task.output.log import Log
 from task.output.report_json import BY_HAND
-from task.pipeline.discover import concerns, within_narrowing
+from task.pipeline.discover import concerns
 from task.secret import Secret
 from task.settings import ARGO_TOKENS, Settings, SourceOptions
 from task.threads import once
@@ -44,7 +42,6 @@ from task.urls import path_part
 
 # short, because no run fails without a link
 LINKS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)
-Wanted = Callable[[Mapping[str, Any]], bool]
 CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
@@ -76,34 +73,25 @@ class Argo:
     def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[Found]:
         """Return the Applications that may track the images."""
         wanted = concerns(images, scope.prefix)
-        found = self._of_cluster(scope, wanted) if source == "cluster" else self._of_argocd(scope, wanted)
+        found: ClusterManifests | ArgoCDManifests
+        if source == "cluster":
+            home = self._settings.sources.argocd_namespace
+            found = ClusterManifests(
+                self.kubernetes(),
+                prefix=scope.prefix,
+                narrow=scope.narrow,
+                argocd_namespace=home,
+                wanted=wanted,
+                log=self.log,
+            )
+        else:
+            found = ArgoCDManifests(self.server(), wanted, prefix=scope.prefix, narrow=scope.narrow)
         self._read.append(found)
         return found.all()
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of Applications with annotations that were not read whole."""
         return [app for found in self._read for app in found.passed_over]
-
-    def _of_cluster(self, scope: Scope, wanted: Wanted) -> ClusterManifests:
-        return ClusterManifests(
-            self.kubernetes(),
-            prefix=scope.prefix,
-            narrow=scope.narrow,
-            argocd_namespace=self._settings.sources.argocd_namespace,
-            wanted=wanted,
-            log=self.log,
-        )
-
-    def _of_argocd(self, scope: Scope, wanted: Wanted) -> ArgoCDManifests:
-        narrow, within = scope.narrow, within_narrowing(scope.narrow)
-        return ArgoCDManifests(
-            self.server(),
-            lambda item: wanted(item) and within(item),
-            passed=lambda item: annotated(item, scope.prefix, "argocd"),
-            projects=narrow.projects,
-            selector=narrow.selector,
-            namespaces=narrow.namespaces,
-        )
 
     def server(self, limits: Limits | None = None) -> Any:
         """Return Argo CD's API."""

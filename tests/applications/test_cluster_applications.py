@@ -104,8 +104,8 @@ def test_what_a_pattern_references_is_read(api: KubernetesApi, pattern: str, nam
 @pytest.mark.parametrize("pattern", ["*a" * 30 + "b", "*a" * 2048, "*" * 4096, "*a" * 100_000])
 def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
     began = time.process_time()
-    for reference in module._references(updater("one", pattern=pattern)):
-        glob_match(reference.pattern, "a" * 253)
+    for _, glob in module._references(updater("one", pattern=pattern)):
+        glob_match(glob, "a" * 253)
     assert time.process_time() - began < 5
 
 

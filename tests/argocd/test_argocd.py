@@ -12,7 +12,8 @@ from fakes.argocd_api import ArgoCDServer, Fault, PatchError, apply_patch, argoc
 from fakes.argocd_states import application, at
 from support import needs
 
-from task.applications.argocd import ArgoCDManifests
+from task.annotations.application import Narrow
+from task.applications.cluster import ArgoCDManifests
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
 from task.errors import AbsentError, Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
@@ -307,7 +308,7 @@ NARROW = [
 
 @pytest.mark.parametrize(("narrow", "query"), NARROW)
 def test_what_the_server_can_narrow_it_does(server: ArgoCDServer, narrow: Any, query: Any) -> None:
-    list(ArgoCDManifests(api_of(server), wants_image, **narrow).all())
+    list(ArgoCDManifests(api_of(server), wants_image, narrow=Narrow(**narrow)).all())
     assert {name: value for name, value in server.seen[0].query.items() if name != "fields"} == query
 
 
