@@ -59,13 +59,7 @@ SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PAS
 
 FROM_CI = "By default it comes from the CI system's variables."
 WAIT_TIMEOUT = partial(
-    option,
-    600,
-    ARGO,
-    "How long to wait for the rollout.",
-    "SECONDS",
-    read=seconds,
-    common=(*ROLLED_OUT, "wait"),
+    option, 600, ARGO, "How long to wait for the rollout.", "SECONDS", read=seconds, common=(*ROLLED_OUT, "wait")
 )
 
 
@@ -767,10 +761,7 @@ def check(settings: Settings) -> None:
         _check_api(settings.commit)
     if settings.command == "promote":
         given = settings.promote
-        named = {
-            "--from": given.promote_from or given.from_selector,
-            "--to": given.promote_to or given.to_selector,
-        }
+        named = {"--from": given.promote_from or given.from_selector, "--to": given.promote_to or given.to_selector}
         for side, apps in named.items():
             if not apps:
                 hint = f"name Applications with {side}, or their labels with {side}-selector"

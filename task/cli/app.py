@@ -185,8 +185,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _defect(error: Exception, call: Call) -> int:
     code = _end(
-        TaskError(f"a defect of image-update: {type(error).__name__}", hint="please report it with the traceback"),
-        call,
+        TaskError(f"a defect of image-update: {type(error).__name__}", hint="please report it with the traceback"), call
     )
     call.log.traceback(error)
     return code

@@ -57,8 +57,7 @@ FILES = {
 
 
 def demo(
-    *,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the repository, to try things out.")] = False,
+    *, keep: Annotated[bool, typer.Option("--keep", help="Keep the repository, to try things out.")] = False
 ) -> int:
     """Try it on a throw-away repository: one build, the decisions, the diff and the commit."""
     folder = tempfile.mkdtemp(prefix="image-update-demo-")

@@ -86,24 +86,20 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(found.applications, settings, world, now))
-        taken = [
-            *_taken_back(found.applications, sets, scope, world),
-            *_only_signed(found.applications, scope, world),
-        ]
+        taken = [*_taken_back(found.applications, sets, scope, world), *_only_signed(found.applications, scope, world)]
         written = [] if world.passed_over() else _written(found, scope)
         moved = None
         if settings.lint.from_image_updater:
             job = replace(job_of(settings, (), environ), dry=True)
             moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
-        placed: list[Placed] = list(config_findings(settings.sources.applications, written, world.locate))
+        first = list(config_findings(settings.sources.applications, written, world.locate))
     finally:
         world.close()
     read = found.read + len(world.passed_over())
     if not (read or found.templates or found.problems):
         hint = "name their folder or file, as in image-update lint apps/"
-        placed.append(
-            (Finding("", "", "", "warning", "no Application was found, so nothing was checked", hint, ""), "", 0)
-        )
+        first.append(Finding("", "", "", "warning", "no Application was found, so nothing was checked", hint, ""))
+    placed: list[Placed] = [(one, *_origin(one.origin)) for one in first]
     for problem in found.problems:
         place, _, message = problem.message.partition(": ")
         path, line = _origin(place)

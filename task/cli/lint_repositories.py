@@ -36,14 +36,11 @@ from task.urls import normal_url
 _LINE = re.compile(r"\bline (\d+)")
 
 
-def config_findings(
-    sources: Iterable[str], subs: Sequence[Subscription], locate: Locate
-) -> Iterator[tuple[Finding, str, int]]:
+def config_findings(sources: Iterable[str], subs: Sequence[Subscription], locate: Locate) -> Iterator[Finding]:
     """Yield an error for each mistake in a config, and a warning for each rule that matches no Application.
 
-    Each comes with its file and line. Rules are compared with the subscriptions that write to the config's repository.
-    If none does, nothing is said about them. A config is looked for at the root
-    of the work tree that a file or folder of Applications lies in.
+    Rules are compared with the subscriptions that write to the config's repository. If none does, nothing is said about
+    them. A config is looked for at the root of the work tree that a file or folder of Applications lies in.
     """
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
         yield from _misplaced(path)
@@ -54,8 +51,8 @@ def config_findings(
         except (OSError, UnicodeDecodeError) as error:
             yield _placed(path, f"cannot be read: {error}", "write a file in UTF-8")
         else:
-            wrong = [_placed(path, one.message, one.hint) for one in mistakes]
-            yield from sorted(wrong, key=lambda one: one[2])
+            in_order = sorted(mistakes, key=lambda one: _line_in(one.message))
+            yield from (_placed(path, one.message, one.hint) for one in in_order)
             yield from _of_templates(path, config.templates)
             yield from _of_keys(path, config)
             found = locate(f"{path}:0") if config.rules or config.freezes else None
@@ -66,14 +63,14 @@ def config_findings(
                 if number == 1:
                     message = f"{what} does not match the one Application read that writes to this repository"
                 hint = "correct the names and globs of its match, or remove it"
-                yield Finding("", "", "", "warning", message, hint, f"{path}:{line}"), path, line
+                yield Finding("", "", "", "warning", message, hint, f"{path}:{line}")
 
 
-def _misplaced(config: str) -> Iterator[tuple[Finding, str, int]]:
+def _misplaced(config: str) -> Iterator[Finding]:
     """Yield what people take for the config, although it is not read."""
     if os.path.isdir(config):
         hint = f"write one file, {PATH}"
-        yield Finding("", "", "", "warning", f"the folder {PATH} is not read", hint, config), config, 0
+        yield Finding("", "", "", "warning", f"the folder {PATH} is not read", hint, config)
     for name in MISTAKEN:
         if os.path.isfile(path := f"{config.removesuffix(PATH)}{name}"):
             yield _placed(path, f"{name} {NOT_READ} {PATH}", f"rename it to {PATH}, or delete it")
@@ -85,7 +82,7 @@ def same_repository(one: str, other: str) -> bool:
     return first == second
 
 
-def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[tuple[Finding, str, int]]:
+def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[Finding]:
     top = os.path.dirname(os.path.dirname(config))
     for path, line in templates:
         try:
@@ -94,7 +91,7 @@ def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator
             yield _placed(config, error.message, error.hint)
 
 
-def _of_keys(config: str, read: RepositoryConfig) -> Iterator[tuple[Finding, str, int]]:
+def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
     """Yield an error for each public key that the config names, and that cannot be read."""
     top = os.path.dirname(os.path.dirname(config))
     wishes = (read.wishes, *(rule.wishes for rule in read.rules))
@@ -135,11 +132,14 @@ def _file(path: str, largest: int) -> File:
         return File("", problem=str(error))
 
 
-def _placed(path: str, message: str, hint: str) -> tuple[Finding, str, int]:
-    line = int(found[1]) if (found := _LINE.search(message)) else 0
-    origin = f"{path}:{line}" if line else path
+def _line_in(message: str) -> int:
+    return int(found[1]) if (found := _LINE.search(message)) else 0
+
+
+def _placed(path: str, message: str, hint: str) -> Finding:
+    line = _line_in(message)
     said = message.removeprefix(f"line {line}: ").removesuffix(f", line {line}")
-    return Finding("", "", "", "error", said, hint, origin), path, line
+    return Finding("", "", "", "error", said, hint, f"{path}:{line}" if line else path)
 
 
 def _config_of(source: str) -> str:

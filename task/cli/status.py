@@ -13,11 +13,7 @@ from task.model import Status
 from task.output.console import say, stdout_console
 from task.output.log import Log
 from task.output.status_views import json_text, page, plain, table
-from task.settings import (
-    FORGE_TOKENS,
-    SECRETS,
-    Settings,
-)
+from task.settings import FORGE_TOKENS, SECRETS, Settings
 from task.wiring.world import world_of
 
 

@@ -24,10 +24,7 @@ from task.output.report_json import first_of
 from task.pipeline.match import match_images
 from task.pipeline.run import Match
 from task.pipeline.run import run as story
-from task.settings import (
-    SECRETS,
-    Settings,
-)
+from task.settings import SECRETS, Settings
 from task.text import FEW, and_more
 from task.urls import without_login
 from task.wiring.world import world_of

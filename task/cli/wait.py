@@ -5,17 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from task.after.waiting import (
-    Descends,
-    accepts,
-    holding,
-    judge_of,
-    line,
-    repositories,
-    rollout_error,
-    same,
-    watch,
-)
+from task.after.waiting import Descends, accepts, holding, judge_of, line, repositories, rollout_error, same, watch
 from task.argocd.rollout import Details, Rollout
 from task.argocd.rollouts import Awaited, Judge, RolloutApi
 from task.ci.publish import tell

@@ -225,10 +225,7 @@ def _no_target(promotion: Promotion, apps: Iterable[Tracker], giving: Mapping[st
 def _nobody(flag: str, text: str) -> Problem:
     hint = "see what --applications reads; only Applications with an image-list count"
     return Problem(
-        rule="source",
-        message=f"{flag}: no Application fits {text!r}",
-        hint=hint,
-        exit=int(Exit.CONFIGURATION),
+        rule="source", message=f"{flag}: no Application fits {text!r}", hint=hint, exit=int(Exit.CONFIGURATION)
     )
 
 

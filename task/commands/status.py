@@ -42,12 +42,7 @@ from task.model import (
 from task.output.report_json import exit_code
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
-from task.pipeline.match import (
-    Matched,
-    asks_for_all,
-    asks_for_images,
-    left_out,
-)
+from task.pipeline.match import Matched, asks_for_all, asks_for_images, left_out
 from task.policy.builds import active, holding
 from task.policy.strategies import needs
 from task.templates.commit_message import trailer_of
