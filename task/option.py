@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partialmethod
 from typing import Any, Literal, TypeVar
 
 from task.errors import UsageError
@@ -189,33 +189,37 @@ class Option:
     old_name: bool = False  # whether no help names it, and no variable gives it
 
 
-def option(
-    default: T,
-    group: str,
-    help: str,  # noqa: A002 - as Typer calls it
-    metavar: str = "",
-    *,
-    read: Callable[[Given], Any] = one_text,
-    flag: str = "",
-    argument: bool = False,
-    shown: str = "",
-    common: bool | tuple[str, ...] = False,
-    brief: tuple[str, str] = ("", ""),
-    old_name: bool = False,
-) -> T:
-    """Return the field of a record, which has this option. To the type checker, it is the default."""
-    named = Option(group, help, metavar, read, flag, argument, shown, common, brief, old_name)
-    return field(default=default, metadata={OPTION: named})
+class Group(str):
+    """A heading of the help, and the options below it: each is a field of a record."""
 
+    __slots__ = ()
 
-text = partial(option, "")
-flag = partial(option, False)  # noqa: FBT003 - the default
-flag_on = partial(option, True)  # noqa: FBT003 - the default
-choice = partial(option, read=one_of)
-choices = partial(option, (), read=every_choice)
-lines = partial(option, (), read=every_line)
-words = partial(option, (), read=every_word)
-pairs = partial(option, (), read=every_pair)
+    def option(
+        self,
+        default: T,
+        help: str,  # noqa: A002 - as Typer calls it
+        metavar: str = "",
+        *,
+        read: Callable[[Given], Any] = one_text,
+        flag: str = "",
+        argument: bool = False,
+        shown: str = "",
+        common: bool | tuple[str, ...] = False,
+        brief: tuple[str, str] = ("", ""),
+        old_name: bool = False,
+    ) -> T:
+        """Return the field for an option. To the type checker, it is the default."""
+        named = Option(self, help, metavar, read, flag, argument, shown, common, brief, old_name)
+        return field(default=default, metadata={OPTION: named})
+
+    text = partialmethod(option, "")
+    flag = partialmethod(option, False)  # noqa: FBT003 - the default
+    flag_on = partialmethod(option, True)  # noqa: FBT003 - the default
+    choice = partialmethod(option, read=one_of)
+    choices = partialmethod(option, (), read=every_choice)
+    lines = partialmethod(option, (), read=every_line)
+    words = partialmethod(option, (), read=every_word)
+    pairs = partialmethod(option, (), read=every_pair)
 
 
 def variable_of(flag: str) -> str:

@@ -14,31 +14,23 @@ from task.errors import UsageError
 from task.model import Strategy, Through
 from task.option import (
     OPTION,
+    Group,
     Option,
     author_email,
     author_name,
-    choice,
-    choices,
     commit_id,
     count,
     every_text,
-    flag,
-    flag_on,
-    lines,
-    option,
-    pairs,
     prefix,
     seconds,
     secret,
-    text,
-    words,
 )
 from task.secret import Secret
 
 # The groups of the help, in their order.
-HELD, EVENT, FIND, RULES, COMMIT = "What is held", "The image", "Applications", "Rules", "The commit"
-REQUEST, RESULTS, GIT = "Pull requests", "Results and log", "Git"
-ARGO, REGISTRY = "Argo CD and Kubernetes", "The registry"
+HELD, EVENT, FIND, RULES = map(Group, ("What is held", "The image", "Applications", "Rules"))
+COMMIT, REQUEST, RESULTS = map(Group, ("The commit", "Pull requests", "Results and log"))
+GIT, ARGO, REGISTRY = map(Group, ("Git", "Argo CD and Kubernetes", "The registry"))
 GROUPS = (HELD, EVENT, FIND, RULES, COMMIT, REQUEST, RESULTS, GIT, ARGO, REGISTRY)
 
 # The commands whose `--help` shows an option that other commands take as well.
@@ -59,7 +51,7 @@ SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PAS
 
 FROM_CI = "By default it comes from the CI system's variables."
 WAIT_TIMEOUT = partial(
-    option, 600, ARGO, "How long to wait for the rollout.", "SECONDS", read=seconds, common=(*ROLLED_OUT, "wait")
+    ARGO.option, 600, "How long to wait for the rollout.", "SECONDS", read=seconds, common=(*ROLLED_OUT, "wait")
 )
 
 
@@ -67,82 +59,73 @@ WAIT_TIMEOUT = partial(
 class EventOptions:
     """The images that were just built, and what identifies their build."""
 
-    image: tuple[str, ...] = option(
+    image: tuple[str, ...] = EVENT.option(
         (),
-        EVENT,
         "Image that was just built, with its tag or digest. One value may hold several images, separated by "
         "commas, blanks or newlines, or a JSON list.",
         "REF",
         read=every_text,
         common=True,
     )
-    image_digest: str = text(EVENT, "Digest of the image, if --image names exactly one.", "sha256:…", common=BUILDS)
-    tag: str = text(EVENT, "Tag to write for an --image that is given by digest only.", "TAG")
-    images_from: tuple[str, ...] = lines(
-        EVENT,
+    image_digest: str = EVENT.text("Digest of the image, if --image names exactly one.", "sha256:…", common=BUILDS)
+    tag: str = EVENT.text("Tag to write for an --image that is given by digest only.", "TAG")
+    images_from: tuple[str, ...] = EVENT.lines(
         "Read the images from a file that the builder wrote (BuildKit, kaniko, ko, Jib, Skaffold or GoReleaser).",
         "FILE",
         common=BUILDS,
     )
-    sequence: str = text(
-        EVENT,
+    sequence: str = EVENT.text(
         f"Number of this build, by which builds are ordered: the higher number is the newer build. {FROM_CI}",
         "N",
         common=BUILDS,
     )
-    created: str = text(EVENT, "Creation time of the image, in RFC 3339 format or in seconds since 1970.", "TIME")
-    source_commit: str = option("", COMMIT, f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id)
+    created: str = EVENT.text("Creation time of the image, in RFC 3339 format or in seconds since 1970.", "TIME")
+    source_commit: str = COMMIT.option("", f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id)
 
 
 @dataclass(frozen=True)
 class SourceOptions:
     """Where Applications are read: files, Git repositories, a cluster, or Argo CD."""
 
-    applications: tuple[str, ...] = lines(
-        FIND,
+    applications: tuple[str, ...] = FIND.lines(
         "Read Applications from cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF.",
         "SOURCE",
         common=True,
     )
-    clusters: str = text(
-        FIND, "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.", "FILE"
+    clusters: str = FIND.text(
+        "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.", "FILE"
     )
-    render: tuple[str, ...] = choices(
-        FIND,
+    render: tuple[str, ...] = FIND.choices(
         "Render a source that is a Helm chart or a kustomization of Applications. The programs must be installed.",
         "helm,kustomize",
     )
-    follow_apps: int = option(
+    follow_apps: int = FIND.option(
         0,
-        FIND,
         "Also read the Applications that Applications deploy from Git (app of apps), up to N levels deep.",
         "N",
         read=count,
     )
-    argocd_namespace: str = option(
-        "argocd", FIND, "Namespace of Argo CD's control plane. The name of the override file depends on it.", "NAME"
+    argocd_namespace: str = FIND.option(
+        "argocd", "Namespace of Argo CD's control plane. The name of the override file depends on it.", "NAME"
     )
-    kubeconfig: str = text(
-        ARGO,
-        "Kubeconfig file of the cluster. By default KUBECONFIG, ~/.kube/config, or the pod's service account.",
-        "FILE",
+    kubeconfig: str = ARGO.text(
+        "Kubeconfig file of the cluster. By default KUBECONFIG, ~/.kube/config, or the pod's service account.", "FILE"
     )
-    kube_context: str = text(ARGO, "Context of the kubeconfig to use.", "NAME")
-    argocd_server: str = text(
-        ARGO,
+    kube_context: str = ARGO.text("Context of the kubeconfig to use.", "NAME")
+    argocd_server: str = ARGO.text(
         "Address of Argo CD's API server, as HOST or HOST:PORT. By default ARGOCD_SERVER or ARGOCD_OPTS.",
         "HOST",
         common=True,
     )
-    argocd_auth_token_file: str = text(
-        ARGO, "File with the token for Argo CD's API. IMAGE_UPDATE_ARGOCD_AUTH_TOKEN may hold it instead.", "FILE"
+    argocd_auth_token_file: str = ARGO.text(
+        "File with the token for Argo CD's API. IMAGE_UPDATE_ARGOCD_AUTH_TOKEN may hold it instead.", "FILE"
     )
-    argocd_plaintext: bool = flag(ARGO, "Connect to Argo CD's API over plain http.")
-    argocd_insecure: bool = flag(ARGO, "Skip the check of the certificate of Argo CD's API server.")
-    argocd_ca_file: str = text(ARGO, "File of certificate authorities to trust for Argo CD's API.", "FILE")
-    argocd_root_path: str = text(ARGO, "Path under which Argo CD's API is served.", "PATH")
-    argocd_header: tuple[str, ...] = lines(
-        ARGO, "Header to send to Argo CD's API, as NAME: VALUE. Give a secret one in the variable.", "HEADER"
+    argocd_plaintext: bool = ARGO.flag("Connect to Argo CD's API over plain http.")
+    argocd_insecure: bool = ARGO.flag("Skip the check of the certificate of Argo CD's API server.")
+    argocd_ca_file: str = ARGO.text("File of certificate authorities to trust for Argo CD's API.", "FILE")
+    argocd_root_path: str = ARGO.text("Path under which Argo CD's API is served.", "PATH")
+    argocd_header: tuple[str, ...] = ARGO.lines(
+        "Header to send to Argo CD's API, as NAME: VALUE. Give a secret one in the variable.", "HEADER"
     )
 
 
@@ -150,52 +133,44 @@ class SourceOptions:
 class ScopeOptions:
     """Which Applications are considered, and the defaults for settings that have no annotation."""
 
-    selector: str = text(
-        FIND,
+    selector: str = FIND.text(
         "Consider only Applications with these labels, for example a=b,c!=d,e,!f.",
         "LABELS",
         common=(*NARROWED, "status"),
     )
-    project: tuple[str, ...] = words(FIND, "Consider only Applications of this project; globs are allowed.", "NAME")
-    namespace: tuple[str, ...] = words(FIND, "Consider only Applications in this namespace; globs are allowed.", "NAME")
-    annotation_prefix: str = option(
-        "argocd-image-updater.argoproj.io/", FIND, "Prefix of the annotations to read.", "PREFIX", read=prefix
+    project: tuple[str, ...] = FIND.words("Consider only Applications of this project; globs are allowed.", "NAME")
+    namespace: tuple[str, ...] = FIND.words("Consider only Applications in this namespace; globs are allowed.", "NAME")
+    annotation_prefix: str = FIND.option(
+        "argocd-image-updater.argoproj.io/", "Prefix of the annotations to read.", "PREFIX", read=prefix
     )
-    strategy: Strategy = choice(
-        "semver",
-        RULES,
-        "Update strategy for images without an update-strategy annotation.",
-        "|".join(get_args(Strategy)),
+    strategy: Strategy = RULES.choice(
+        "semver", "Update strategy for images without an update-strategy annotation.", "|".join(get_args(Strategy))
     )
-    pin_digest: bool = flag(RULES, "Write the digest together with the tag: TAG@sha256:….", common=(*BUILDS, "scan"))
+    pin_digest: bool = RULES.flag("Write the digest together with the tag: TAG@sha256:….", common=(*BUILDS, "scan"))
 
 
 @dataclass(frozen=True)
 class RulesOptions:
     """What the rules accept."""
 
-    allow_downgrade: bool = flag(RULES, "Accept a version older than the current one.")
-    require_live: bool = flag(RULES, "Update only Applications whose status.summary.images lists the image.")
+    allow_downgrade: bool = RULES.flag("Accept a version older than the current one.")
+    require_live: bool = RULES.flag("Update only Applications whose status.summary.images lists the image.")
 
 
 @dataclass(frozen=True)
 class TransportOptions:
     """How Git servers are reached."""
 
-    allow_protocol: tuple[str, ...] = choices(
-        GIT,
+    allow_protocol: tuple[str, ...] = GIT.choices(
         "Allow one more Git transport besides https, ssh and http: file, which also means local paths, or git.",
         "file,git,http,https,ssh",
     )
-    rewrite_url: tuple[tuple[str, str], ...] = pairs(
-        GIT,
-        "Reach repositories whose URL begins with PREFIX at REPLACEMENT. The longest prefix wins.",
-        "PREFIX=REPLACEMENT",
+    rewrite_url: tuple[tuple[str, str], ...] = GIT.pairs(
+        "Reach repositories whose URL begins with PREFIX at REPLACEMENT. The longest prefix wins.", "PREFIX=REPLACEMENT"
     )
-    git_config: bool = flag_on(
-        GIT,
+    git_config: bool = GIT.flag_on(
         "Use what the Git configuration of the user and the system says about servers: logins, URLs, proxies, "
-        "certificates.",
+        "certificates."
     )
 
 
@@ -203,119 +178,113 @@ class TransportOptions:
 class AccessOptions:
     """The login for Git servers. `task/git/credentials.py` reads the files that are named here."""
 
-    git_username: str = text(GIT, "User name for Git over https.", "NAME", common=LOGGED_IN)
-    git_password_file: str = text(
-        GIT,
+    git_username: str = GIT.text("User name for Git over https.", "NAME", common=LOGGED_IN)
+    git_password_file: str = GIT.text(
         "File with the password or token for Git over https. IMAGE_UPDATE_GIT_TOKEN may hold it instead.",
         "FILE",
         common=LOGGED_IN,
     )
-    git_credentials_url: tuple[str, ...] = lines(
-        GIT, "Send the user name, password or token only to URLs that begin with this.", "PREFIX", common=LOGGED_IN
+    git_credentials_url: tuple[str, ...] = GIT.lines(
+        "Send the user name, password or token only to URLs that begin with this.", "PREFIX", common=LOGGED_IN
     )
-    basic_auth_directory: str = text(
-        GIT, "Folder with .git-credentials and .gitconfig, or with the files username and password.", "DIR"
+    basic_auth_directory: str = GIT.text(
+        "Folder with .git-credentials and .gitconfig, or with the files username and password.", "DIR"
     )
-    github_app_id: str = text(GIT, "Id of the GitHub App that pushes.", "ID")
-    github_app_installation_id: str = text(GIT, "Id of the GitHub App's installation.", "ID")
-    github_app_key_file: str = text(
-        GIT, "File with the GitHub App's private key. IMAGE_UPDATE_GITHUB_APP_KEY may hold the key itself.", "FILE"
+    github_app_id: str = GIT.text("Id of the GitHub App that pushes.", "ID")
+    github_app_installation_id: str = GIT.text("Id of the GitHub App's installation.", "ID")
+    github_app_key_file: str = GIT.text(
+        "File with the GitHub App's private key. IMAGE_UPDATE_GITHUB_APP_KEY may hold the key itself.", "FILE"
     )
-    ssh_key_file: str = text(
-        GIT, "File with a private SSH key without a passphrase. IMAGE_UPDATE_SSH_KEY may hold the key itself.", "FILE"
+    ssh_key_file: str = GIT.text(
+        "File with a private SSH key without a passphrase. IMAGE_UPDATE_SSH_KEY may hold the key itself.", "FILE"
     )
-    ssh_directory: str = text(
-        GIT, "Folder like ~/.ssh, with private keys, known_hosts and config.", "DIR", common=LOGGED_IN
+    ssh_directory: str = GIT.text(
+        "Folder like ~/.ssh, with private keys, known_hosts and config.", "DIR", common=LOGGED_IN
     )
-    ssh_known_hosts_file: str = text(GIT, "File with the host keys of SSH servers. Only these are trusted.", "FILE")
-    ssh_host_key: tuple[str, ...] = lines(GIT, "Trust this host key as well, a line as ssh-keyscan prints it.", "LINE")
-    ca_file: str = text(GIT, "File or folder of certificate authorities to trust in addition to the system's.", "FILE")
+    ssh_known_hosts_file: str = GIT.text("File with the host keys of SSH servers. Only these are trusted.", "FILE")
+    ssh_host_key: tuple[str, ...] = GIT.lines("Trust this host key as well, a line as ssh-keyscan prints it.", "LINE")
+    ca_file: str = GIT.text("File or folder of certificate authorities to trust in addition to the system's.", "FILE")
 
 
 @dataclass(frozen=True)
 class GitOptions:
     """How repositories are written, and what the API of their host is asked."""
 
-    carry_parameters: bool | None = option(
+    carry_parameters: bool | None = RULES.option(
         None,
-        RULES,
         "Copy the Application's own parameters into every override file. By default only into lists that Image "
         "Update makes.",
     )
-    repository_config: bool = flag_on(COMMIT, "Obey the file .image-update/config of each repository that is written.")
-    deadline: float = option(
-        120, GIT, "How long to try again when others push to the same branch.", "SECONDS", read=seconds
+    repository_config: bool = COMMIT.flag_on("Obey the file .image-update/config of each repository that is written.")
+    deadline: float = GIT.option(
+        120, "How long to try again when others push to the same branch.", "SECONDS", read=seconds
     )
-    stall_timeout: float = option(
-        60, GIT, "End a transfer that receives no data for this long.", "SECONDS", read=seconds
+    stall_timeout: float = GIT.option(
+        60, "End a transfer that receives no data for this long.", "SECONDS", read=seconds
     )
-    git_cache_dir: str = text(GIT, "Keep what was fetched in this folder for later runs, on a volume.", "DIR")
-    only_repository: tuple[str, ...] = lines(
-        GIT, "Write to this repository only; what belongs to other repositories is left out.", "URL"
+    git_cache_dir: str = GIT.text("Keep what was fetched in this folder for later runs, on a volume.", "DIR")
+    only_repository: tuple[str, ...] = GIT.lines(
+        "Write to this repository only; what belongs to other repositories is left out.", "URL"
     )
-    pull_request: bool = flag(
-        REQUEST, "Open or update a pull request instead of pushing to the base branch.", common=(*WRITERS, "plan")
+    pull_request: bool = REQUEST.flag(
+        "Open or update a pull request instead of pushing to the base branch.", common=(*WRITERS, "plan")
     )
-    forge: str = text(
-        REQUEST,
+    forge: str = REQUEST.text(
         "Kind of Git host, if its URL does not show it: github, gitlab, gitea, bitbucket, bitbucket-server or "
         "azure. =URL adds its address.",
         "NAME[=URL]",
     )
-    forge_token_file: str = text(
-        REQUEST,
+    forge_token_file: str = REQUEST.text(
         "File with the token for the Git host's API. IMAGE_UPDATE_FORGE_TOKEN may hold the token itself.",
         "FILE",
         common=True,
     )
-    forge_username: str = text(REQUEST, "User name that belongs to the API token, for Bitbucket.", "NAME")
+    forge_username: str = REQUEST.text("User name that belongs to the API token, for Bitbucket.", "NAME")
 
 
 @dataclass(frozen=True)
 class CommitOptions:
     """The commit, and the pull request that proposes it."""
 
-    atomic: bool = flag(COMMIT, "Commit nothing to a branch if one of its Applications fails.")
-    git_author_name: str = option(
-        "", COMMIT, "Name of the commit's author and committer.", "NAME", read=author_name, shown="image-update"
+    atomic: bool = COMMIT.flag("Commit nothing to a branch if one of its Applications fails.")
+    git_author_name: str = COMMIT.option(
+        "", "Name of the commit's author and committer.", "NAME", read=author_name, shown="image-update"
     )
-    git_author_email: str = option(
+    git_author_email: str = COMMIT.option(
         "",
-        COMMIT,
         "E-mail address of the commit's author and committer.",
         "ADDRESS",
         read=author_email,
         shown="image-update@noreply.invalid",
     )
-    commit_message_template: str = text(
-        COMMIT, "File with a Go template for the commit message; the fields are those of Image Updater.", "FILE"
+    commit_message_template: str = COMMIT.text(
+        "File with a Go template for the commit message; the fields are those of Image Updater.", "FILE"
     )
-    trailer: tuple[tuple[str, str], ...] = pairs(COMMIT, "Add a trailer to the commit message.", "KEY=VALUE")
-    sign_off: bool | None = option(None, COMMIT, "Add a Signed-off-by trailer that names the author.")
-    signing_key: Secret = option(
+    trailer: tuple[tuple[str, str], ...] = COMMIT.pairs("Add a trailer to the commit message.", "KEY=VALUE")
+    sign_off: bool | None = COMMIT.option(None, "Add a Signed-off-by trailer that names the author.")
+    signing_key: Secret = COMMIT.option(
         Secret(""),
-        COMMIT,
         "Sign commits with this private key: a file, or the id of a key in the GnuPG keyring. The variable may hold "
         "the key itself.",
         "KEY",
         read=secret,
     )
-    signing_format: str = choice("", COMMIT, "Format of the signing key. By default it is detected.", "openpgp|ssh")
-    commit_through: Through = choice(
-        "git", COMMIT, "How to commit: with git, or through GitHub's API, which signs the commit.", "git|github"
+    signing_format: str = COMMIT.choice("", "Format of the signing key. By default it is detected.", "openpgp|ssh")
+    commit_through: Through = COMMIT.choice(
+        "git", "How to commit: with git, or through GitHub's API, which signs the commit.", "git|github"
     )
-    push_option: tuple[str, ...] = lines(
-        COMMIT, "Send this text with each push of changes (git push --push-option), such as ci.skip for GitLab.", "TEXT"
+    push_option: tuple[str, ...] = COMMIT.lines(
+        "Send this text with each push of changes (git push --push-option), such as ci.skip for GitLab.", "TEXT"
     )
-    pipeline_run: str = text(COMMIT, f"Link to this run of the pipeline, for the commit message. {FROM_CI}", "URL")
-    pull_request_label: tuple[str, ...] = lines(REQUEST, "Label to put on the pull request.", "NAME")
-    pull_request_reviewer: tuple[str, ...] = lines(
-        REQUEST, "User or team to ask for a review; a GitHub team is given as ORG/TEAM.", "NAME"
+    pipeline_run: str = COMMIT.text(f"Link to this run of the pipeline, for the commit message. {FROM_CI}", "URL")
+    pull_request_label: tuple[str, ...] = REQUEST.lines("Label to put on the pull request.", "NAME")
+    pull_request_reviewer: tuple[str, ...] = REQUEST.lines(
+        "User or team to ask for a review; a GitHub team is given as ORG/TEAM.", "NAME"
     )
-    pull_request_assignee: tuple[str, ...] = lines(REQUEST, "User to assign the pull request to.", "NAME")
-    pull_request_draft: bool | None = option(None, REQUEST, "Open the pull request as a draft.")
-    auto_merge: bool | None = option(
-        None, REQUEST, "Let the Git host merge the pull request once its checks have passed."
+    pull_request_assignee: tuple[str, ...] = REQUEST.lines("User to assign the pull request to.", "NAME")
+    pull_request_draft: bool | None = REQUEST.option(None, "Open the pull request as a draft.")
+    auto_merge: bool | None = REQUEST.option(
+        None, "Let the Git host merge the pull request once its checks have passed."
     )
 
 
@@ -323,55 +292,48 @@ class CommitOptions:
 class RegistryOptions:
     """How registries are reached."""
 
-    registries_conf: str = text(REGISTRY, "The registries.conf file of Image Updater.", "FILE")
-    registry_username: str = text(
-        REGISTRY, "User name for the registry. Docker's config files are read too.", "NAME", common=("scan",)
+    registries_conf: str = REGISTRY.text("The registries.conf file of Image Updater.", "FILE")
+    registry_username: str = REGISTRY.text(
+        "User name for the registry. Docker's config files are read too.", "NAME", common=("scan",)
     )
-    registry_password_file: str = text(
-        REGISTRY,
+    registry_password_file: str = REGISTRY.text(
         "File with the password or token for the registry. IMAGE_UPDATE_REGISTRY_PASSWORD may hold it instead.",
         "FILE",
         common=("scan",),
     )
-    registry_credentials_for: tuple[str, ...] = words(
-        REGISTRY,
-        "Registry or repository that the user name and password are for, such as ghcr.io or ghcr.io/acme.",
-        "PREFIX",
+    registry_credentials_for: tuple[str, ...] = REGISTRY.words(
+        "Registry or repository that the user name and password are for, such as ghcr.io or ghcr.io/acme.", "PREFIX"
     )
-    registry_cache_dir: str = text(
-        REGISTRY, "Keep what is known about images in this folder for later runs, on a volume.", "DIR"
+    registry_cache_dir: str = REGISTRY.text(
+        "Keep what is known about images in this folder for later runs, on a volume.", "DIR"
     )
-    allow_env: tuple[str, ...] = words(
-        REGISTRY, "Let pull-secret annotations name this environment variable (env:NAME).", "NAME"
+    allow_env: tuple[str, ...] = REGISTRY.words(
+        "Let pull-secret annotations name this environment variable (env:NAME).", "NAME"
     )
-    allow_exec: bool = flag(REGISTRY, "Let pull-secret annotations name a script to run (ext:/path).")
+    allow_exec: bool = REGISTRY.flag("Let pull-secret annotations name a script to run (ext:/path).")
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
     """What must be proved about an image: a signature by a key, or by an identity that an issuer confirmed."""
 
-    verify: str = text(
-        REGISTRY,
+    verify: str = REGISTRY.text(
         "Write only images with a cosign signature by one of the public keys in this file, and pin their digests.",
         "FILE",
     )
-    verify_identity: str = text(
-        REGISTRY,
+    verify_identity: str = REGISTRY.text(
         "Write only images with a keyless cosign signature of this identity. Needs --verify-issuer and the extra "
         "sigstore.",
         "IDENTITY",
     )
-    verify_issuer: str = text(REGISTRY, "OIDC issuer of the identity in --verify-identity.", "URL")
-    verify_timeout: float = option(
+    verify_issuer: str = REGISTRY.text("OIDC issuer of the identity in --verify-identity.", "URL")
+    verify_timeout: float = REGISTRY.option(
         0,
-        REGISTRY,
         "How long to wait for a signature or provenance that is made after the push, as Tekton Chains does.",
         "SECONDS",
         read=seconds,
     )
-    trust_root: str = text(
-        REGISTRY,
+    trust_root: str = REGISTRY.text(
         "Check signatures without keys against the Sigstore in this trusted root, and not against the public one.",
         "FILE",
     )
@@ -386,35 +348,32 @@ class VerifyOptions:
 class HandedOptions:
     """Where a host reads the results."""
 
-    results_dir: str = text(RESULTS, "Write each result to a file of its own, as Tekton and Argo expect it.", "DIR")
-    dotenv: str = text(RESULTS, "Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")
+    results_dir: str = RESULTS.text("Write each result to a file of its own, as Tekton and Argo expect it.", "DIR")
+    dotenv: str = RESULTS.text("Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")
 
 
 @dataclass(frozen=True)
 class ResultOptions(HandedOptions):
     """What is printed and written."""
 
-    output: str = choice(
+    output: str = RESULTS.choice(
         "text",
-        RESULTS,
         "What to print on stdout. repositories is a JSON list of the repositories that are written to.",
         "text|json|repositories",
         common=True,
         brief=("text|json", "What to print on stdout."),
     )
-    report: str = text(RESULTS, "Write the JSON report to this file as well.", "FILE", common=True)
+    report: str = RESULTS.text("Write the JSON report to this file as well.", "FILE", common=True)
 
 
 @dataclass(frozen=True)
 class SendOptions:
     """What a command that writes may leave out, and whom it tells."""
 
-    dry_run: bool = flag(RESULTS, "Show what would be done, with the diff, and write nothing.", common=True)
-    metrics_file: str = text(RESULTS, "Write Prometheus metrics to this file. Counters in it are carried on.", "FILE")
-    cloudevent_url: str = text(
-        RESULTS,
-        "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a token for it.",
-        "URL",
+    dry_run: bool = RESULTS.flag("Show what would be done, with the diff, and write nothing.", common=True)
+    metrics_file: str = RESULTS.text("Write Prometheus metrics to this file. Counters in it are carried on.", "FILE")
+    cloudevent_url: str = RESULTS.text(
+        "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a token for it.", "URL"
     )
 
 
@@ -422,21 +381,18 @@ class SendOptions:
 class RolloutOptions:
     """What Argo CD is asked for after a push."""
 
-    refresh: bool = flag_on(
-        ARGO, "Ask Argo CD to look at Git at once, if Applications are read from cluster or argocd."
-    )
-    refresh_parents: bool = flag(ARGO, "Also refresh the parent Applications of those that were written.")
-    wait: bool = flag(
-        ARGO,
+    refresh: bool = ARGO.flag_on("Ask Argo CD to look at Git at once, if Applications are read from cluster or argocd.")
+    refresh_parents: bool = ARGO.flag("Also refresh the parent Applications of those that were written.")
+    wait: bool = ARGO.flag(
         "Wait until Argo CD has synced what was written and it is healthy. Exit with 6 if that fails.",
         common=ROLLED_OUT,
     )
     wait_timeout: float = WAIT_TIMEOUT()
-    expect_image: bool = flag_on(
-        ARGO, "With --wait, exit with 6 if the Application runs the image, but only with other tags."
+    expect_image: bool = ARGO.flag_on(
+        "With --wait, exit with 6 if the Application runs the image, but only with other tags."
     )
-    kubernetes_events: bool = flag(
-        ARGO, "Write a Kubernetes Event (ImagesUpdated) for each Application, as Image Updater does. Needs cluster."
+    kubernetes_events: bool = ARGO.flag(
+        "Write a Kubernetes Event (ImagesUpdated) for each Application, as Image Updater does. Needs cluster."
     )
 
 
@@ -444,67 +400,58 @@ class RolloutOptions:
 class AliasOptions:
     """Which images of the named Applications are meant."""
 
-    alias: tuple[str, ...] = words(
-        FIND,
+    alias: tuple[str, ...] = FIND.words(
         "Act on this image only, named by its alias in image-list. By default all images of the Applications.",
         "ALIAS",
         common=True,
     )
-    image: tuple[str, ...] = words(FIND, "Old name of --alias.", "ALIAS", old_name=True)
+    image: tuple[str, ...] = FIND.words("Old name of --alias.", "ALIAS", old_name=True)
 
 
 @dataclass(frozen=True)
 class HoldOptions:
     """A hold."""
 
-    reason: str = text(
-        HELD, "Why the images are held. It is shown with every update that is held back.", "TEXT", common=True
+    reason: str = HELD.text(
+        "Why the images are held. It is shown with every update that is held back.", "TEXT", common=True
     )
-    until: str = text(
-        HELD,
-        "When the hold ends by itself: a date, an RFC 3339 time, or a duration (90m, 12h, 3d).",
-        "DATE",
-        common=True,
+    until: str = HELD.text(
+        "When the hold ends by itself: a date, an RFC 3339 time, or a duration (90m, 12h, 3d).", "DATE", common=True
     )
-    by: str = text(HELD, f"Who holds the images. {FROM_CI}", "NAME", common=True)
+    by: str = HELD.text(f"Who holds the images. {FROM_CI}", "NAME", common=True)
 
 
 @dataclass(frozen=True)
 class RollbackOptions:
     """A rollback."""
 
-    to: str = text(
-        HELD,
-        "Version to go back to: a tag, TAG@DIGEST, previous, or N-back (3-back: three versions).",
-        "TAG",
-        common=True,
+    to: str = HELD.text(
+        "Version to go back to: a tag, TAG@DIGEST, previous, or N-back (3-back: three versions).", "TAG", common=True
     )
-    unknown_tag: bool = flag(HELD, "Accept a tag that is neither in Git's history nor in the registry.", common=True)
-    hold: bool = flag_on(HELD, "Hold the images at the version they are rolled back to.", common=True)
+    unknown_tag: bool = HELD.flag("Accept a tag that is neither in Git's history nor in the registry.", common=True)
+    hold: bool = HELD.flag_on("Hold the images at the version they are rolled back to.", common=True)
 
 
 @dataclass(frozen=True)
 class PromoteOptions:
     """From which Applications versions are promoted, and to which."""
 
-    promote_from: tuple[str, ...] = words(
-        FIND,
+    promote_from: tuple[str, ...] = FIND.words(
         "Applications whose versions are promoted, each as NAME or NAMESPACE/NAME; globs are allowed.",
         "PATTERN",
         flag="--from",
         common=True,
     )
-    from_selector: str = text(FIND, "Promote only from Applications with these labels.", "LABELS", common=True)
-    promote_to: tuple[str, ...] = words(
-        FIND,
+    from_selector: str = FIND.text("Promote only from Applications with these labels.", "LABELS", common=True)
+    promote_to: tuple[str, ...] = FIND.words(
         "Applications that get them; {namespace}, {name} and {project} are those of the source.",
         "PATTERN",
         flag="--to",
         common=True,
     )
-    to_selector: str = text(FIND, "Promote only to Applications with these labels.", "LABELS", common=True)
-    healthy: bool = flag(
-        FIND, "Promote only what Argo CD says is Synced and Healthy, and runs, in the source.", common=True
+    to_selector: str = FIND.text("Promote only to Applications with these labels.", "LABELS", common=True)
+    healthy: bool = FIND.flag(
+        "Promote only what Argo CD says is Synced and Healthy, and runs, in the source.", common=True
     )
 
 
@@ -512,24 +459,22 @@ class PromoteOptions:
 class StatusOptions:
     """What `status` shows."""
 
-    app: tuple[str, ...] = words(
-        FIND,
+    app: tuple[str, ...] = FIND.words(
         "Applications to show, each as NAME or NAMESPACE/NAME; globs are allowed. By default all.",
         "[APP...]",
         common=True,
         argument=True,
     )
-    output: str = choice("text", RESULTS, "How to print the status on stdout.", "text|json", common=True)
-    builds: int = option(
+    output: str = RESULTS.choice("text", "How to print the status on stdout.", "text|json", common=True)
+    builds: int = RESULTS.option(
         5,
-        RESULTS,
         "How many of the last builds to show of each image. 0 does not read the history.",
         "N",
         read=count,
         common=True,
     )
-    newest: bool = flag(
-        REGISTRY, "Also ask the registries for the newest tag that the rules of each image admit.", common=True
+    newest: bool = REGISTRY.flag(
+        "Also ask the registries for the newest tag that the rules of each image admit.", common=True
     )
 
 
@@ -537,12 +482,12 @@ class StatusOptions:
 class WaitOptions:
     """What `wait` waits for."""
 
-    app: tuple[str, ...] = words(
-        FIND, "Applications to wait for, each as NAME or NAMESPACE/NAME.", "APP...", common=True, argument=True
+    app: tuple[str, ...] = FIND.words(
+        "Applications to wait for, each as NAME or NAMESPACE/NAME.", "APP...", common=True, argument=True
     )
-    revision: str = text(ARGO, "Commit that Argo CD must have synced.", "SHA", common=True)
-    repository: str = text(
-        ARGO, "Repository of that commit. Other sources of the Applications may be at any commit.", "URL", common=True
+    revision: str = ARGO.text("Commit that Argo CD must have synced.", "SHA", common=True)
+    repository: str = ARGO.text(
+        "Repository of that commit. Other sources of the Applications may be at any commit.", "URL", common=True
     )
     wait_timeout: float = WAIT_TIMEOUT()
 
@@ -551,22 +496,20 @@ class WaitOptions:
 class LintOptions:
     """What `lint` checks."""
 
-    source: tuple[str, ...] = lines(
-        FIND,
+    source: tuple[str, ...] = FIND.lines(
         "Where to read Applications, as for --applications; . is the files here.",
         "[SOURCE...]",
         common=True,
         argument=True,
     )
-    holds: bool = flag(
-        HELD, "Also list the holds, and check the written files, in repositories that need a login.", common=True
+    holds: bool = HELD.flag(
+        "Also list the holds, and check the written files, in repositories that need a login.", common=True
     )
-    from_image_updater: bool = flag(
-        FIND,
+    from_image_updater: bool = FIND.flag(
         "Also compare both: what Argo CD Image Updater does with each Application, and what Image Update will do.",
         common=True,
     )
-    output: str = choice("text", RESULTS, "How to print the findings on stdout.", "text|json", common=True)
+    output: str = RESULTS.choice("text", "How to print the findings on stdout.", "text|json", common=True)
 
 
 @dataclass(frozen=True)
@@ -597,66 +540,57 @@ class Settings:
     wait: WaitOptions = WaitOptions()
     lint: LintOptions = LintOptions()
     # These options are each taken by other commands than the records.
-    source_repository: str = text(COMMIT, f"Repository that holds the source commit. {FROM_CI}", "URL")
-    application: tuple[str, ...] = words(
-        FIND,
+    source_repository: str = COMMIT.text(f"Repository that holds the source commit. {FROM_CI}", "URL")
+    application: tuple[str, ...] = FIND.words(
         "Consider only Applications with this name, given as NAME or NAMESPACE/NAME; globs are allowed.",
         "NAME",
         common=NARROWED,
     )
-    require_update: bool = flag(RULES, "Exit with 5 if nothing was updated.")
-    require_match: bool = flag(RULES, "Exit with 5 if no Application tracks one of the images.", common=BUILDS)
-    registry_check: str = choice(
+    require_update: bool = RULES.flag("Exit with 5 if nothing was updated.")
+    require_match: bool = RULES.flag("Exit with 5 if no Application tracks one of the images.", common=BUILDS)
+    registry_check: str = REGISTRY.choice(
         "auto",
-        REGISTRY,
         "When to ask the registry about an image: only if a rule needs it (auto), always, or never.",
         "auto|always|never",
     )
-    comment: bool = flag(
-        REQUEST,
+    comment: bool = REQUEST.flag(
         "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or --dry-run.",
         common=("plan",),
     )
-    deployments: bool = flag(
-        REQUEST,
-        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait also how it ended.",
+    deployments: bool = REQUEST.flag(
+        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait also how it ended."
     )
-    on_failure: str = choice(
+    on_failure: str = ARGO.choice(
         "none",
-        ARGO,
         "With --wait, what to do if the rollout fails or times out: nothing, or put back what was there and hold it.",
         "none|rollback",
         common=("run", "scan", "promote"),
     )
-    minimum_age: str = text(
-        RULES, "Take only versions of at least this age, such as 3d or 12h.", "DURATION", common=True
+    minimum_age: str = RULES.text(
+        "Take only versions of at least this age, such as 3d or 12h.", "DURATION", common=True
     )
-    log_level: str = choice(
+    log_level: str = RESULTS.choice(
         "info",
-        RESULTS,
         "How much to log on stderr. debug shows each transfer of git and each request to a server.",
         "error|warning|info|debug",
         common=True,
     )
-    log_format: str = choice(
+    log_format: str = RESULTS.choice(
         "auto",
-        RESULTS,
         "Format of the log. auto means github in GitHub Actions and text everywhere else.",
         "auto|text|json|github",
     )
-    app: tuple[str, ...] = words(
-        HELD, "Applications, each as NAME or NAMESPACE/NAME; globs are allowed.", "APP...", common=True, argument=True
+    app: tuple[str, ...] = HELD.words(
+        "Applications, each as NAME or NAMESPACE/NAME; globs are allowed.", "APP...", common=True, argument=True
     )
-    discard: bool = flag(HELD, "Drop the build that waits, which is otherwise written.", common=True)
-    report_file: str = text(
-        RESULTS,
+    discard: bool = HELD.flag("Drop the build that waits, which is otherwise written.", common=True)
+    report_file: str = RESULTS.text(
         "The JSON report of a run, as --report or --output json wrote it; - reads stdin.",
         "FILE",
         common=True,
         argument=True,
     )
-    html: str = text(
-        RESULTS,
+    html: str = RESULTS.text(
         "Write the report as one self-contained HTML page to this file, or to stdout if no file is given.",
         "[OUT]",
         common=True,
