@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from task.argocd.owners import accepted
 from task.deciding.job import Move
@@ -13,7 +14,7 @@ from task.model import Answer, Proof, Question, Subscription, Unchecked, Verdict
 from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
 
-Keys = Callable[[], Sequence[str]]
+T = TypeVar("T")
 # What was proved about an image, a refusal if that is not what is required, or an error if nobody could check it.
 Prove = Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]]
 
@@ -33,14 +34,14 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
     What waits on a head branch was checked when it was written there.
     """
-    found = list(moves)
-    if any(_needs_proof(move, last_checks) for move in found):
-        found = _proved(_pinned(found, last_checks), last_checks)
+    found = _proved(_pinned(moves, last_checks), last_checks)
     found = [_doubted(move, last_checks) if _only_doubted(move) else move for move in found]
     return _labelled(found, last_checks) if last_checks.labels else found
 
 
-def signed_for_argo(moves: Sequence[Move], wanted: Callable[[Subscription], Sequence[str]], keys: Keys) -> list[Move]:
+def signed_for_argo(
+    moves: Sequence[Move], wanted: Callable[[Subscription], Sequence[str]], keys: Callable[[], Sequence[str]]
+) -> list[Move]:
     """Return the moves. One whose commit Argo CD would not sync, because its project wants a signature, is an error.
 
     Otherwise, the branch would have a tip that stops every Application of the project. The commit of a pull request is
@@ -104,63 +105,61 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
 
 def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Add the digest to images that need a proof. Exactly that digest is checked, and then written."""
-    asked = {
-        number: replace(_about(move), facts=("digest",))
-        for number, move in enumerate(moves)
-        if _needs_proof(move, last_checks) and not move.decision.candidate.digest
-    }
-    answers = last_checks.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
-    found = list(moves)
-    for number, question in asked.items():
-        move, answer = moves[number], answers[question]
+
+    def about(move: Move) -> Question | None:
+        unknown = _needs_proof(move, last_checks) and not move.decision.candidate.digest
+        return replace(_about(move), facts=("digest",)) if unknown else None
+
+    def pinned(move: Move, answer: Answer) -> Move:
         if answer.error:
-            found[number] = Move(registry_error(move.decision, answer.error))
-        elif not answer.exists or not answer.digest:
-            found[number] = move.without_effect(Verdict("refuse", "not-in-registry", "the registry has no such image"))
-        else:
-            candidate = replace(move.decision.candidate, digest=answer.digest)
-            found[number] = replace(move, decision=replace(move.decision, candidate=candidate))
-    return found
+            return Move(registry_error(move.decision, answer.error))
+        if not answer.exists or not answer.digest:
+            return move.without_effect(Verdict("refuse", "not-in-registry", "the registry has no such image"))
+        candidate = replace(move.decision.candidate, digest=answer.digest)
+        return replace(move, decision=replace(move.decision, candidate=candidate))
+
+    return _answered(moves, about, last_checks.registry, pinned)
 
 
 def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    asked = {
-        number: replace(
-            _about(move),
-            signed_by=move.subscription.signed_by,
-            demands=() if move.rolled_back else move.subscription.demands,
-        )
-        for number, move in enumerate(moves)
-        if _needs_proof(move, last_checks)
-    }
-    answers = last_checks.prove(tuple(dict.fromkeys(asked.values()))) if asked else {}
-    found = list(moves)
-    for number, question in asked.items():
-        move, answer = moves[number], answers[question]
+    def about(move: Move) -> Question | None:
+        if not _needs_proof(move, last_checks):
+            return None
+        demands = () if move.rolled_back else move.subscription.demands
+        return replace(_about(move), signed_by=move.subscription.signed_by, demands=demands)
+
+    def proved(move: Move, answer: Proof | Verdict | TaskError) -> Move:
         if isinstance(answer, TaskError):
-            found[number] = Move(registry_error(move.decision, answer))
-        elif isinstance(answer, Verdict):
+            return Move(registry_error(move.decision, answer))
+        if isinstance(answer, Verdict):
             because = f"{move.decision.candidate.version}: {answer.because}"
-            found[number] = move.without_effect(replace(answer, because=because))
-        else:
-            found[number] = replace(move, decision=replace(move.decision, proof=answer))
-    return found
+            return move.without_effect(replace(answer, because=because))
+        return replace(move, decision=replace(move.decision, proof=answer))
+
+    return _answered(moves, about, last_checks.prove, proved)
 
 
 def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Add the labels. They decide nothing, so without an answer they are empty, and a warning says so."""
-    asked = {
-        number: replace(_about(move), facts=("labels",))
-        for number, move in enumerate(moves)
-        if move.updates and not move.kept
-    }
-    answers = last_checks.registry(tuple(dict.fromkeys(asked.values()))) if asked else {}
-    found = list(moves)
-    for number, question in asked.items():
-        if answer := answers.get(question):
-            decision = moves[number].decision
-            decision = replace(
-                decision, unchecked=decision.unchecked or unchecked(answer, ("labels",), decision.subscription)
-            )
-            found[number] = replace(moves[number], decision=decision, labels=answer.labels)
-    return found
+
+    def about(move: Move) -> Question | None:
+        return replace(_about(move), facts=("labels",)) if move.updates and not move.kept else None
+
+    def labelled(move: Move, answer: Answer) -> Move:
+        doubt = move.decision.unchecked or unchecked(answer, ("labels",), move.subscription)
+        return replace(move, decision=replace(move.decision, unchecked=doubt), labels=answer.labels)
+
+    return _answered(moves, about, last_checks.registry, labelled)
+
+
+def _answered(
+    moves: Sequence[Move],
+    about: Callable[[Move], Question | None],
+    ask: Callable[[Collection[Question]], Mapping[Question, T]],
+    applied: Callable[[Move, T], Move],
+) -> list[Move]:
+    """Return the moves, those with a question as its answer makes them. All questions are asked at once."""
+    questions = [about(move) for move in moves]
+    wanted = tuple(dict.fromkeys(filter(None, questions)))
+    answers = ask(wanted) if wanted else {}
+    return [applied(move, answers[one]) if one else move for move, one in zip(moves, questions, strict=True)]
