@@ -16,17 +16,19 @@ from task.model import Commit, Decision, Files, Image, Problem, Source, Subscrip
 from task.text import FEW, and_more
 
 
+def _warning(sub: Subscription, message: str, hint: str, rule: str = "target") -> Problem:
+    return Problem(application=sub.application.key, rule=rule, message=message, hint=hint, severity="warning")
+
+
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each update that nothing is compared with, so that it may be an older version."""
+    why = "neither the target nor the Application's own sources name a version"
+    hint = "if an older version must not go in, write the present one into the target, or use --applications cluster"
     return tuple(
-        Problem(
-            application=one.subscription.application.key,
-            rule="target",
-            message=f"{one.candidate.name}: neither the target nor the Application's own sources name a version, so "
-            f"{one.candidate.version} is a first tag, compared with nothing",
-            hint="if an older version must not go in, write the present one into the target, "
-            "or use --applications cluster",
-            severity="warning",
+        _warning(
+            one.subscription,
+            f"{one.candidate.name}: {why}, so {one.candidate.version} is a first tag, compared with nothing",
+            hint,
         )
         for one in decisions
         if one.verdict == "update" and one.kind and not one.current.version
@@ -57,18 +59,16 @@ def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Jo
     if job.intent is None:
         return ()
     alone = {one.head for one in decisions if one.subscription.head_template and not one.subscription.pull_request}
-    return tuple(
-        Problem(
-            rule="target",
-            message=f"this {job.command} of {', '.join(one.applications[:FEW])} goes to {one.head}, "
-            "as git-branch says: "
-            f"on {one.branch}, nothing is different before it is merged",
-            hint=f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it",
-            severity="warning",
-        )
-        for one in commits
-        if one.head != one.branch and one.head in alone
-    )
+    found = []
+    for one in commits:
+        if one.head != one.branch and one.head in alone:
+            message = (
+                f"this {job.command} of {', '.join(one.applications[:FEW])} goes to {one.head}, as git-branch says: "
+                f"on {one.branch}, nothing is different before it is merged"
+            )
+            hint = f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it"
+            found.append(Problem(rule="target", message=message, hint=hint, severity="warning"))
+    return tuple(found)
 
 
 def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Image, terms: Terms) -> tuple[Problem, ...]:
@@ -76,7 +76,7 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
 
     `files` are those in Git, or those of a commit to come, and `image` is what they say of the subscription.
     """
-    key, target = sub.application.key, target_of(sub, kind, carry=terms.carry)
+    target = target_of(sub, kind, carry=terms.carry)
     found: list[Problem] = []
     listed: tuple[Stray, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
@@ -91,88 +91,59 @@ def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Imag
         if hidden:
             message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
             hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
-        found.append(Problem(application=key, rule="target", message=message, hint=hint, severity="warning"))
+        found.append(_warning(sub, message, hint))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others])
         hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
-        found.append(
-            Problem(
-                application=key,
-                rule="target",
-                message=f"{image.name} is also at {told}, not changed",
-                hint=hint,
-                severity="warning",
-            )
-        )
+        found.append(_warning(sub, f"{image.name} is also at {told}, not changed", hint))
     return tuple(found)
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each unchecked image, doubtful key or file, and override file with the wrong name."""
-    found: list[tuple[Decision, str, str, str]] = [
-        (one, "registry", f"{one.candidate.reference}: {one.unchecked.message}", one.unchecked.hint)
-        for one in decisions
-        if one.unchecked
-    ]
-    found += [
-        (
-            one,
-            "target",
-            f"{key} is not in {one.current.file or one.subscription.path}, and is added to it; the file has {near}",
-            f"if the chart reads {near}, correct the annotation, and remove {key} from the file",
-        )
-        for one in decisions
-        if one.misspelt
-        for key, near in [one.misspelt]
-    ]
-    found += [(one, "target", *taken_back(one.owner)) for one in decisions if one.owner]
-    found += [
-        (
-            one,
-            "target",
-            f"{one.current.file or one.subscription.path}: by an anchor, this also changes {and_more(one.shared)}",
-            "write the value out where it must stay",
-        )
-        for one in decisions
-        if one.shared
-    ]
-    found += [
-        (
-            one,
-            "target",
-            f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles",
-            "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles",
-        )
-        for one in decisions
-        if one.created and not _named(one.created, one.subscription.application.sources)
-    ]
-    # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
-    found += [
-        (
-            one,
-            "target",
-            (
+    found: list[Problem] = []
+    for one in decisions:
+        if one.unchecked:
+            message = f"{one.candidate.reference}: {one.unchecked.message}"
+            found.append(_warning(one.subscription, message, one.unchecked.hint, "registry"))
+    for one in decisions:
+        if one.misspelt:
+            (key, near), file = one.misspelt, one.current.file or one.subscription.path
+            message = f"{key} is not in {file}, and is added to it; the file has {near}"
+            hint = f"if the chart reads {near}, correct the annotation, and remove {key} from the file"
+            found.append(_warning(one.subscription, message, hint))
+    found += [_warning(one.subscription, *taken_back(one.owner)) for one in decisions if one.owner]
+    for one in decisions:
+        if one.shared:
+            file = one.current.file or one.subscription.path
+            message = f"{file}: by an anchor, this also changes {and_more(one.shared)}"
+            found.append(_warning(one.subscription, message, "write the value out where it must stay"))
+    for one in decisions:
+        if one.created and not _named(one.created, one.subscription.application.sources):
+            message = (
+                f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles"
+            )
+            hint = (
+                "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles"
+            )
+            found.append(_warning(one.subscription, message, hint))
+    for one in decisions:
+        # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
+        if one.current.file and one.current.file in one.subscription.fallbacks:
+            message = (
                 f"{one.current.file} is used because only this spelling exists in Git; "
                 f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other"
-            ),
-            "rename it with git mv, or give the control plane's namespace with --argocd-namespace",
-        )
-        for one in decisions
-        if one.current.file and one.current.file in one.subscription.fallbacks
-    ]
-    return tuple(
-        Problem(application=one.subscription.application.key, rule=rule, message=message, hint=hint, severity="warning")
-        for one, rule, message, hint in found
-    )
+            )
+            hint = "rename it with git mv, or give the control plane's namespace with --argocd-namespace"
+            found.append(_warning(one.subscription, message, hint))
+    return tuple(found)
 
 
 def taken_back(owner: str) -> tuple[str, str]:
     """Return the message about a live Application whose owner takes a patch back, and the hint."""
     message = f"{owner} takes the patch back, because it does not ignore this field of the Application"
-    return (
-        message,
-        "write write-back-method: git, or let it ignore the field (ignoreApplicationDifferences, ignoreDifferences)",
-    )
+    way = "let it ignore the field (ignoreApplicationDifferences, ignoreDifferences)"
+    return message, f"write write-back-method: git, or {way}"
 
 
 def _named(path: str, sources: Iterable[Source]) -> bool:
