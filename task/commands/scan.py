@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from task.commands.branches import read_branches
 from task.deciding.job import Ask, Job, Terms, error_decision
-from task.deciding.target import first_live, live_reading
+from task.deciding.target import all_live, live_reading
 from task.deciding.weigh import question_about, registry_error
 from task.errors import TaskError
 from task.landing.before_deciding import CONFIG, as_wanted
@@ -113,7 +113,7 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
 
 def _settled(ask: Ask, terms: Terms) -> bool:
     sub = ask.subscription
-    return bool(sub.suspended or (terms.require_live and not first_live(sub)))
+    return bool(sub.suspended or (terms.require_live and not all_live(sub)))
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:

@@ -15,7 +15,7 @@ from task.deciding.by_hand import fulfil
 from task.deciding.job import Ask, Move, Outcome, Terms, error_decision
 from task.deciding.target import (
     SIGNS,
-    first_live,
+    all_live,
     live_reading,
     own_places,
     own_reading,
@@ -167,7 +167,7 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     if ask.intent:
         return None
     sub, first = ask.subscription, ask.candidates[0]
-    if terms.require_live and not first_live(sub):
+    if terms.require_live and not all_live(sub):
         because = f"no live image of the Application is {sub.entry.image.name} (--require-live)"
         return Decision(sub, first, Verdict("refuse", "not-live", because))
     if sub.suspended:

@@ -44,9 +44,8 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
     """Return the kind of the target, from the files in Git. Raises `SourceError` if there is nothing to write."""
-    path = sub.source.path.strip("/")
     if _in_own_path(sub):
-        _refuse_no_folder(path, snapshot)
+        _refuse_no_folder(sub.source.path, snapshot)
     kind = _kind(sub, snapshot.files)
     if kind is None:
         raise SourceError(
@@ -76,7 +75,7 @@ NO_FOLDERS = {"120000": "a symbolic link", "160000": "a submodule", "100644": "a
 
 def _kind(sub: Subscription, files: Files) -> TargetKind | None:
     source_kind = sub.source.kind or next(
-        (kind for sign, kind in SIGNS.items() if f"{sub.source.path.strip('/')}/{sign}".lstrip("/") in files), ""
+        (kind for sign, kind in SIGNS.items() if f"{sub.source.path}/{sign}".lstrip("/") in files), ""
     )
     if sub.target == "file":
         named = sub.path.rpartition("/")[2].startswith(".argocd-source-")
@@ -105,7 +104,7 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
         application=sub.application.key,
         alias=sub.entry.alias,
         values=_values_files(sub),
-        recurse=sub.source.recurse or sub.path != sub.source.path.strip("/"),
+        recurse=sub.source.recurse or sub.path != sub.source.path,
         fallbacks=sub.fallbacks,
         carry=carry,
         managed=sub.managed,
@@ -119,8 +118,8 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
     """Return the values files that Helm reads from the repository that is written, in its order."""
     source, refs = sub.source, {one.ref: one.repo for one in sub.application.sources if one.ref}
     names = source.value_files
-    if chart := "/" if sub.repo == source.repo and not source.chart else "":
-        chart = f"/{source.path}/"
+    in_source = sub.repo == source.repo and not source.chart
+    if in_source:
         below = sub.keys.tag.partition(".")[0]  # an umbrella chart may have the chart that it is for
         names = (f"charts/{below}/values.yaml", "values.yaml", *names)
     paths = []
@@ -128,8 +127,8 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
         ref, _, rest = name.partition("/")
         if name.startswith("$"):
             paths += [rest] if refs.get(ref[1:]) == sub.repo else []
-        elif chart and "://" not in name:
-            paths.append(posixpath.join(chart, name))
+        elif in_source and "://" not in name:
+            paths.append(posixpath.join("/", source.path, name))
     return tuple(dict.fromkeys(posixpath.normpath(f"/{path}").lstrip("/") for path in paths))
 
 
@@ -142,13 +141,8 @@ def earlier_reading(files: Files, target: Target, path: str, text: str) -> Readi
 
 
 def _in_own_path(sub: Subscription) -> bool:
-    path = sub.source.path.strip("/")
-    return bool(path) and path != "." and sub.repo == sub.source.repo and ".." not in path.split("/")
-
-
-def first_live(sub: Subscription) -> Image | None:
-    """Return the first live image that belongs to the entry, or has its `kustomize.image-name`."""
-    return next(iter(all_live(sub)), None)
+    path = sub.source.path
+    return path != "" and sub.repo == sub.source.repo and ".." not in path.split("/")
 
 
 def all_live(sub: Subscription) -> tuple[Image, ...]:
@@ -164,8 +158,7 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
 
 def live_reading(sub: Subscription) -> Reading:
     """Return the image that runs, from the Application's status. All fields are "" if the status does not say."""
-    image = first_live(sub)
-    return Reading(image.name, image.tag, image.digest) if image else Reading()
+    return next((Reading(image.name, image.tag, image.digest) for image in all_live(sub)), Reading())
 
 
 _VALUES = "values.yaml"
@@ -179,8 +172,7 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
     if kind in ("helm-override", "helmvalues"):
         return tuple(map(Place, _value_files(sub)))
     if kind in ("kustomize-override", "kustomization") and _here(sub):
-        folder = sub.source.path.strip("/")
-        return tuple(Place(f"{folder}/{name}".lstrip("/")) for name in kustomization.NAMES)
+        return tuple(Place(f"{sub.source.path}/{name}".lstrip("/")) for name in kustomization.NAMES)
     return ()
 
 
