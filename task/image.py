@@ -42,24 +42,18 @@ def parse_image(text: str) -> Image:
     if not text:
         raise Malformed("the image reference is empty", "write [registry/]name:tag")
     if blank := _BLANK.search(text):
-        raise Malformed(
-            f"{shortened(text)!r}: an image reference has no blanks or control characters ({blank.group()!r})",
-            "remove it; several references are separated by commas",
-        )
+        why = f": an image reference has no blanks or control characters ({blank.group()!r})"
+        raise _wrong(text, why, "remove it; several references are separated by commas")
     _refuse_scheme(text, text)
     if _IMAGE_ID.fullmatch(text):
-        raise Malformed(
-            f"{shortened(text)!r} is an image id or a digest without a name", "write name:tag or name@sha256:…"
-        )
+        raise _wrong(text, " is an image id or a digest without a name", "write name:tag or name@sha256:…")
     name, tag, digest = _split(text)
     image = _image(name, text)
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
-        raise Malformed(
-            f"{shortened(text)!r}: {shortened(digest)!r} is not a digest",
-            "write sha256: and 64 digits 0-9a-f, as the registry or the builder prints it",
-        )
+        hint = "write sha256: and 64 digits 0-9a-f, as the registry or the builder prints it"
+        raise _wrong(text, f": {shortened(digest)!r} is not a digest", hint)
     return replace(image, tag=tag or "", digest=digest or "")
 
 
@@ -77,11 +71,9 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
         try:
             items = json.loads(value)
         except (ValueError, RecursionError) as problem:
-            raise Malformed(
-                f"{shortened(value)!r} is not a JSON list: {problem}", 'write ["image:tag", …]'
-            ) from problem
+            raise _wrong(value, f" is not a JSON list: {problem}", 'write ["image:tag", …]') from problem
         if not all(isinstance(item, str) for item in items):
-            raise Malformed(f"{shortened(value)!r}: not everything in the list is a string", 'write ["image:tag", …]')
+            raise _wrong(value, ": not everything in the list is a string", 'write ["image:tag", …]')
         texts += filter(None, map(str.strip, items))
     return tuple(dict.fromkeys(map(parse_image, texts)))
 
@@ -156,10 +148,8 @@ def parse_entry(text: str) -> Entry:
         # The `=` in `nginx:>=1.0` belongs to the constraint: an alias has no colon, except that of a host's port.
         if _split(alias)[1] is not None:
             short = _split(text)[0].rpartition("/")[2].strip()
-            raise Malformed(
-                f"{shortened(text)!r}: without an alias, the '=' of the constraint is taken for the end of the alias",
-                f"write {short}={text}",
-            )
+            why = ": without an alias, the '=' of the constraint is taken for the end of the alias"
+            raise _wrong(text, why, f"write {short}={text}")
         alias, reference = alias.strip(), reference.strip()
     _refuse_scheme(reference, text)
     name, constraint, digest = _split(reference)
@@ -167,7 +157,7 @@ def parse_entry(text: str) -> Entry:
     if "/" in (constraint or ""):
         raise _bad_tag(constraint or "", text)
     if digest is not None and not _DIGEST_LIKE.fullmatch(digest.strip()):
-        raise Malformed(f"{shortened(text)!r}: {shortened(digest)!r} is not a digest", "write sha256:…")
+        raise _wrong(text, f": {shortened(digest)!r} is not a digest", "write sha256:…")
     return Entry(alias, replace(image, digest=(digest or "").strip()), (constraint or "").strip(), text)
 
 
@@ -184,56 +174,45 @@ def _split(text: str) -> tuple[str, str | None, str | None]:
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     """Parse a bare name. `any_case` allows upper case. Raises `Malformed`, which quotes the whole `text`."""
     if not name:
-        raise Malformed(f"{shortened(text)!r} does not name an image", "write [registry/]name:tag")
+        raise _wrong(text, " does not name an image", "write [registry/]name:tag")
     registry, repository = split_registry(name)
     registry = registry.lower() or "docker.io"  # case matters in repositories, but not in host names
     if registry in _HUB:
         registry, repository = "docker.io", repository if "/" in repository else f"library/{repository}"
     elif not _REGISTRY.fullmatch(registry):
-        raise Malformed(
-            f"{shortened(text)!r}: {shortened(registry)!r} is not the host of a registry", "write host[:port]/name"
-        )
+        raise _wrong(text, f": {shortened(registry)!r} is not the host of a registry", "write host[:port]/name")
     for piece in repository.split("/"):
         if _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
             continue
         if not piece:
-            raise Malformed(
-                f"{shortened(text)!r}: a part of the name {shortened(name)!r} is empty", "check the slashes"
-            )
+            raise _wrong(text, f": a part of the name {shortened(name)!r} is empty", "check the slashes")
         if _PART.fullmatch(piece.lower()):
-            raise Malformed(
-                f"{shortened(text)!r}: {shortened(piece)!r} has upper-case letters", f"write {shortened(piece.lower())}"
-            )
-        raise Malformed(
-            f"{shortened(text)!r}: {shortened(piece)!r} cannot be part of an image's name",
+            raise _wrong(text, f": {shortened(piece)!r} has upper-case letters", f"write {shortened(piece.lower())}")
+        hint = (
             "write letters and digits, with single '.', '_', '__' or '-' between them; a colon comes before the tag, a "
-            "comma between two images",
+            "comma between two images"
         )
+        raise _wrong(text, f": {shortened(piece)!r} cannot be part of an image's name", hint)
     if len(repository) > _LONGEST_REPOSITORY:
-        raise Malformed(
-            f"{shortened(text)!r}: the name is longer than {_LONGEST_REPOSITORY} characters", "shorten the name"
-        )
+        raise _wrong(text, f": the name is longer than {_LONGEST_REPOSITORY} characters", "shorten the name")
     return Image(name, registry, repository)
 
 
 def _refuse_scheme(reference: str, text: str) -> None:
     if "://" in reference and (scheme := _SCHEME.match(reference)):
-        raise Malformed(
-            f"{shortened(text)!r}: an image reference does not begin with {scheme.group()!r}",
-            f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
-        )
+        why = f": an image reference does not begin with {scheme.group()!r}"
+        raise _wrong(text, why, f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}")
 
 
 def _bad_tag(tag: str, text: str) -> Malformed:
     if not tag:
-        return Malformed(
-            f"{shortened(text)!r}: nothing follows the colon", "write the tag after it, or leave out the colon"
-        )
+        return _wrong(text, ": nothing follows the colon", "write the tag after it, or leave out the colon")
     if "/" in tag:
-        return Malformed(
-            f"{shortened(text)!r}: {shortened(tag)!r} is neither a port nor a tag", "write host:port/name:tag"
-        )
-    return Malformed(
-        f"{shortened(text)!r}: {shortened(tag)!r} is not a tag",
-        "write up to 128 letters, digits, '_', '.' and '-', and begin with none of the last two",
-    )
+        return _wrong(text, f": {shortened(tag)!r} is neither a port nor a tag", "write host:port/name:tag")
+    hint = "write up to 128 letters, digits, '_', '.' and '-', and begin with none of the last two"
+    return _wrong(text, f": {shortened(tag)!r} is not a tag", hint)
+
+
+def _wrong(text: str, why: str, hint: str) -> Malformed:
+    """Return the error about a text, which it quotes before the reason."""
+    return Malformed(f"{shortened(text)!r}{why}", hint)

@@ -25,34 +25,15 @@ from task.text import nearest, normal_spelling, shortened
 DEPRECATED: Mapping[str, Strategy] = {"latest": "newest-build", "name": "alphabetical"}  # renamed in AIU v0.13
 
 APPLICATION_KEYS = (
-    "image-list",
-    "write-back-method",
-    "write-back-target",
-    "git-branch",
-    "git-repository",
-    "write-back-source",
+    "image-list", "write-back-method", "write-back-target", "git-branch", "git-repository", "write-back-source",
     "pull-request",
-)
+)  # fmt: skip
 IMAGE_KEYS = (
-    "update-strategy",
-    "allow-tags",
-    "ignore-tags",
-    "tag-order",
-    "tag-match",
-    "force-update",
-    "pull-secret",
-    "platforms",
-    "pin-digest",
-    "helm.image-name",
-    "helm.image-tag",
-    "helm.image-spec",
-    "helm.image-digest",
-    "kustomize.image-name",
-    "plugin.image-name",
-    "plugin.image-tag",
-    "plugin.image-spec",
-    "manifests.image-name",
-)
+    "update-strategy", "allow-tags", "ignore-tags", "tag-order", "tag-match", "force-update", "pull-secret",
+    "platforms", "pin-digest",
+    "helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest",
+    "kustomize.image-name", "plugin.image-name", "plugin.image-tag", "plugin.image-spec", "manifests.image-name",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

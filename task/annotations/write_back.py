@@ -252,28 +252,15 @@ _NEVER_AT_ALL = (_OURS, _GITS)
 # Names of files and folders, without the ending of YAML files. Case does not matter, because for some checkouts it
 # does not, nor does the depth, because hosts can be told to look elsewhere.
 _NEVER: Mapping[str, str] = {
-    ".image-update": _OURS,
-    ".git": _GITS,
-    "git~1": _GITS,  # as Windows calls .git
-    ".gitmodules": _GITS,
-    ".gitattributes": _GITS,
-    ".gitignore": _GITS,
-    ".github": _CI,
-    ".gitlab": _CI,
-    ".gitlab-ci": _CI,
-    ".gitea": _CI,
-    ".forgejo": _CI,
-    ".circleci": _CI,
-    ".buildkite": _CI,
-    ".tekton": _CI,
-    ".woodpecker": _CI,
-    ".drone": _CI,
-    ".travis": _CI,
-    "azure-pipelines": _CI,
-    ".azure-pipelines": _CI,
-    "bitbucket-pipelines": _CI,
-    "jenkinsfile": _CI,
-    "codeowners": _REVIEWERS,
+    name: what
+    for what, names in (
+        (_OURS, ".image-update"),
+        (_GITS, ".git git~1 .gitmodules .gitattributes .gitignore"),  # Windows calls .git git~1
+        (_CI, ".github .gitlab .gitlab-ci .gitea .forgejo .circleci .buildkite .tekton .woodpecker .drone .travis"),
+        (_CI, "azure-pipelines .azure-pipelines bitbucket-pipelines jenkinsfile"),
+        (_REVIEWERS, "codeowners"),
+    )
+    for name in names.split()
 }
 _YAML = re.compile(r"\.ya?ml\Z")
 LONGEST_NAME, LONGEST_PATH = 255, 4096  # bytes that file systems accept
