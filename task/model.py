@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from task.errors import TaskError
@@ -598,6 +598,10 @@ class Subscription(Tracked):
     freeze: Hold | None = None  # the freeze in the repository's config that applies now
     writes: tuple[Writes, ...] = ()  # of the configs of all branches that matter; each must allow what is written
     demands: tuple[Demand, ...] = ()  # of the configs of the branches that are written, with the texts of their keys
+
+    def image_at(self, version: Versioned) -> Image:
+        """Return the entry's image with this tag and digest."""
+        return replace(self.entry.image, tag=version.tag, digest=version.digest)
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:

@@ -263,7 +263,7 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
             found.update(dict.fromkeys(_not_permitted(snapshot, sub)))
         with suppress(TaskError):
             kind, now = resolve(sub, snapshot), reading(snapshot, sub, Terms())
-            image = replace(sub.entry.image, tag=now.tag, digest=now.digest)
+            image = sub.image_at(now)
             for one in file_cautions(snapshot.files, sub, kind, image, Terms()):
                 origin = sub.application.origin
                 found[Finding(one.application, "", "", "warning", one.message, one.hint, origin)] = None

@@ -266,7 +266,7 @@ def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promo
 
 
 def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion: Promotion) -> Ask:
-    image = replace(sub.entry.image, tag=given.image.tag, digest=given.image.digest)
+    image = sub.image_at(given.image)
     # The build comes from a state file, which other people can write: its URL must not be contacted, nor shown.
     ours = promotion.repository
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)

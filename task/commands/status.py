@@ -63,7 +63,7 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
     try:
         kind = resolve(sub, snapshot)
         one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
-        image = replace(sub.entry.image, tag=one.in_git.tag, digest=one.in_git.digest)
+        image = sub.image_at(one.in_git)
         problems += file_cautions(snapshot.files, sub, kind, image, terms)
     except TaskError as error:
         problems.append(unread(sub, error))

@@ -16,7 +16,7 @@ from task.deciding.target import earlier_reading, target_of
 from task.deciding.weigh import Situation, deferred, question_about, weigh
 from task.errors import Exit, TargetError, TaskError, UsageError
 from task.image import split_image_list
-from task.model import Decision, Fact, Hold, Image, Memory, Reading, Snapshot, State, Unchecked, Verdict
+from task.model import Decision, Fact, Hold, Memory, Reading, Snapshot, State, Unchecked, Verdict
 from task.policy.builds import active, hold_text, holding, released, rolled_back
 from task.policy.judge import same
 from task.text import counted
@@ -41,13 +41,8 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         return Move(failed(situation.decision(situation.subscription.entry.image, Verdict("error", "", "")), error))
 
 
-def _as_it_is(situation: Situation) -> Image:
-    now = situation.current
-    return replace(situation.subscription.entry.image, tag=now.tag, digest=now.digest)
-
-
 def _hold(intent: Intent, situation: Situation) -> Move:
-    new, image = intent.hold, _as_it_is(situation)
+    new, image = intent.hold, situation.subscription.image_at(situation.current)
     known = situation.state.hold if intent.whole else situation.memory.hold
     if new is None or _equal(active(known, situation.terms.now), new):
         because = hold_text(known) if known else "nothing is held"
@@ -73,7 +68,7 @@ def _held(intent: Intent, memory: Memory, hold: Hold) -> Remember:
 
 def _release(intent: Intent, situation: Situation) -> Move:
     memory, now = situation.memory, situation.terms.now
-    image = _as_it_is(situation)
+    image = situation.subscription.image_at(situation.current)
     if not intent.whole and (all_held := active(situation.state.hold, now)):
         hint = "release the Application without --alias; to hold only some images, name them with hold --alias"
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
@@ -98,7 +93,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
 def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     sub, now = situation.subscription, situation.in_git
     to, passed, unchecked = _meant_value(intent, situation, snapshot)
-    wanted = replace(sub.entry.image, tag=to.tag, digest=to.digest)
+    wanted = sub.image_at(to)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
     there = to.version == now.version and now.sound
@@ -133,7 +128,7 @@ def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
     if hold := holding(situation.state, situation.memory, situation.terms.now):  # a freeze stops no rollback
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
     memory = rolled_back(situation.memory, situation.in_git, before, (), "")
-    wanted = replace(situation.subscription.entry.image, tag=before.tag, digest=before.digest)
+    wanted = situation.subscription.image_at(before)
     because = f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
     decision = situation.decision(wanted, Verdict("update", "admitted", because))
     return Move(decision, remember=Remember(replace(memory, hold=intent.hold)), rolled_back=True)

@@ -23,7 +23,7 @@ from task.deciding.target import (
     target_of,
     target_places,
 )
-from task.deciding.weigh import Facts, Offer, Questions, Situation, combined, deferred, facts_of, key_of, may_ask, weigh
+from task.deciding.weigh import Facts, Offer, Situation, combined, deferred, facts_of, key_of, may_ask, weigh
 from task.editors import EDITORS
 from task.editors.file_text import text_of
 from task.editors.state_file import read_state
@@ -45,7 +45,7 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.policy.builds import commits, holding, merged, stricter, why_older
+from task.policy.builds import Commits, commits, holding, merged, stricter, why_older
 from task.policy.judge import objection
 from task.policy.strategies import rules_of
 
@@ -127,9 +127,9 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
     return known or next((name for name in names if name in snapshot.files), names[0]) or "."
 
 
-def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Questions:
+def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> tuple[list[Commits], tuple[Question, ...]]:
     """Return what to ask before deciding: how source commits descend, and which facts the rules need."""
-    ancestry: dict[tuple[str, str, str], None] = {}
+    ancestry: dict[Commits, None] = {}
     needed: list[tuple[Question, Fact]] = []
     for ask in asks:
         terms = ask.terms(given)
@@ -147,7 +147,7 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> Question
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
             needed += facts_needed(ask, current, memory if free else replace(memory, deferred=None), terms)
-    return Questions(tuple(ancestry), combined(needed))
+    return list(ancestry), combined(needed)
 
 
 def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:

@@ -23,6 +23,7 @@ from task.model import (
     TargetKind,
     Unchecked,
     Verdict,
+    Versioned,
     Written,
 )
 from task.policy.builds import (
@@ -51,18 +52,9 @@ class Offer:
     promoted: Promoted | None = None  # of `promote`
 
 
-@dataclass(frozen=True)
-class Questions:
-    """The questions to answer before deciding."""
-
-    ancestry: tuple[tuple[str, str, str], ...] = ()  # (repository, new commit, old commit)
-    registry: tuple[Question, ...] = ()
-
-
-def question_about(sub: Subscription, image: Image) -> Question:
-    """Return the question about an image, with its login, and without facts yet."""
-    image = replace(sub.entry.image, tag=image.tag, digest=image.digest)
-    return Question(image, (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
+def question_about(sub: Subscription, version: Versioned) -> Question:
+    """Return the question about a version of the image, with its login, and without facts yet."""
+    return Question(sub.image_at(version), (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
@@ -91,11 +83,9 @@ def facts_of(
     old = known.build if known and known.version == current.version else Build()
     if check != "always" and old == Build() and (build.sequence is not None or build.commit):
         return tuple(found)  # the first build with an identity; it distinguishes the next one
-    if not build.created and not _told_apart(build, old):
-        found.append((about, "created"))
-        found += [] if old.created else [(question_about(sub, image_of(sub, current)), "created")]
-    elif build.created and not old.created and not _told_apart(build, old):
-        found.append((question_about(sub, image_of(sub, current)), "created"))
+    if not _told_apart(build, old):
+        found += [] if build.created else [(about, "created")]
+        found += [] if old.created else [(question_about(sub, current), "created")]
     return tuple(found)
 
 
@@ -110,11 +100,6 @@ def _told_apart(new: Build, old: Build) -> bool:
     """Tell whether the builds differ by more than the date, or may. Git's history is asked before the registry."""
     no_dates = (replace(new, created=""), replace(old, created=""))
     return compare(*no_dates, {})[0] != "" or commits(*no_dates) is not None
-
-
-def image_of(sub: Subscription, current: Reading) -> Image:
-    """Return the image that Git has now."""
-    return replace(sub.entry.image, tag=current.tag, digest=current.digest)
 
 
 def combined(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
@@ -142,12 +127,6 @@ def registry_error(decision: Decision, error: TaskError) -> Decision:
     """Return the decision as an error, with what the registry said."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
     return replace(decision, judged=Verdict("error", rule, error.message, error.hint, int(error.exit)))
-
-
-def dated(image: Image, build: Build, answer: Answer | None) -> Written:
-    """Return the build on offer, with the creation date that the registry has for it."""
-    created = build.created or (answer.created if answer else "")
-    return Written(image.tag, image.digest, replace(build, created=created))
 
 
 def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
@@ -229,7 +208,7 @@ def key_of(sub: Subscription) -> str:
 
 def deferred(sub: Subscription, event: Written) -> Offer:
     """Return a remembered event as the offer that it was."""
-    image = replace(sub.entry.image, tag=event.tag, digest=event.digest or event.image_digest)
+    image = sub.image_at(replace(event, digest=event.digest or event.image_digest))
     return Offer(image, event.build, pinned=bool(event.digest))
 
 
@@ -240,9 +219,9 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     decision = _by_the_rules(offer, answer, situation)
     source = offer.promoted.source if offer.promoted else ""
     decision = replace(decision, source=source, built=offer.image.digest)
-    event = dated(decision.candidate, offer.build, answer)
-    if not event.digest:
-        event = replace(event, image_digest=offer.image.digest)
+    image, created = decision.candidate, offer.build.created or (answer.created if answer else "")
+    of_event = "" if image.digest else offer.image.digest
+    event = Written(image.tag, image.digest, replace(offer.build, created=created), of_event)
     if decision.verdict == "update" and offer.promoted:
         decision = _by_age(decision, offer.promoted, situation.terms)
     if decision.verdict == "update":
@@ -314,9 +293,9 @@ def _by_the_order(
 ) -> Decision:
     """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
     sub, facts = situation.subscription, situation.facts
-    offer = Offer(image_of(sub, Reading(tag=event.tag, digest=event.digest)), event.build)
+    offer = Offer(sub.image_at(event), event.build)
     needed = facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)
-    of_git = question_about(sub, image_of(sub, situation.in_git))
+    of_git = question_about(sub, situation.in_git)
     before = facts.answers.get(of_git)  # another Application may have asked for it
     of_before = [fact for about, fact in needed if about == of_git]
     if before and before.error and of_before and _is_mistake(before.error):

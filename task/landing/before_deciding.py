@@ -112,14 +112,14 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
         return None if job.terms.check == "never" else world.registry((question,)).get(question)
 
     def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
-        open_questions = questions(snapshot, asks, job.terms)
-        ancestry = {pair: world.ancestry(*pair) for pair in open_questions.ancestry}
+        commits, of_images = questions(snapshot, asks, job.terms)
+        ancestry = {pair: world.ancestry(*pair) for pair in commits}
 
         def earlier(path: str, most: int) -> Iterable[str]:
             texts = batch.repository.earlier(snapshot.branch, path, most)
             return (text for _commit, text in texts if text is not None)
 
-        answers = answers_to(open_questions.registry, world)
+        answers = answers_to(of_images, world)
         subs = (sub for ask in asks for sub in (ask.subscription, *ask.siblings))
         return Facts(ancestry, answers, earlier, exists, holds_of_others(snapshot, subs, job.terms))
 

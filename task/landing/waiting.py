@@ -113,7 +113,7 @@ def waiting_on(
             if any(_writes(sub, path) for path in head.changed):
                 unread.append(Unread(sub, error, on_head, written))
             continue
-        image = replace(sub.entry.image, tag=new.tag, digest=new.digest)
+        image = sub.image_at(new)
         back = now.rollback if now.rollback and alike(now.rollback, new) else None
         back = back if back and back.was == old.version else None
         of_this = now.written and not back and now.written.version == new.version

@@ -15,7 +15,8 @@ from task.policy.strategies import rules_of
 from task.timestamps import epoch_seconds, readable
 from task.urls import host_and_path
 
-Ancestry = Mapping[tuple[str, str, str], str]  # (repository, new commit, old commit) → "newer", "older", …
+Commits = tuple[str, str, str]  # (repository, new commit, old commit)
+Ancestry = Mapping[Commits, str]  # "newer", "older", …
 
 
 def compare(new: Build, old: Build, ancestry: Ancestry) -> tuple[Literal["newer", "older", ""], str]:
@@ -38,8 +39,8 @@ def _by_number(difference: float, new: str, old: str) -> tuple[Literal["newer", 
     return ("newer", f"{new} comes after {old}") if difference > 0 else ("older", f"{new} comes before {old}")
 
 
-def commits(new: Build, old: Build) -> tuple[str, str, str] | None:
-    """Return the (repository, new commit, old commit) whose ancestry decides, or None.
+def commits(new: Build, old: Build) -> Commits | None:
+    """Return the commits whose ancestry decides, or None.
 
     None means that a sequence decides, or that the commits cannot be compared.
     """
