@@ -221,15 +221,6 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Destination:
-    """Where commits go. `base` is a branch name; `head` equals `base` unless `git-branch` names another one."""
-
-    repo: str  # the Application's own URL, without userinfo
-    base: str
-    head: str
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """The requested files, at one commit of the base branch."""
 
@@ -287,7 +278,9 @@ class Person:
 class Changeset:
     """The commit to make on top of `tip`, for one head branch."""
 
-    destination: Destination
+    repo: str  # the Application's own URL, without userinfo
+    base: str  # a branch name
+    head: str  # the base, unless `git-branch` or a pull request names another branch
     tip: str
     files: Files  # only changed ones, with their new text and mode
     message: str

@@ -144,15 +144,15 @@ class Branch:
         landing = self.predict(change)
         if not landing.pushed:
             return landing
-        head, new = change.destination.head, self._with(change)
-        if head != change.destination.base:
+        head, new = change.head, self._with(change)
+        if head != change.base:
             before = None if change.on_top else dict(self.files)
             return replace(landing, commit=self._move(head, new, before, change.message))
         self.commits.append(new)
         return replace(landing, commit=self.tip)
 
     def predict(self, change: Changeset) -> Landing:
-        head = change.destination.head
+        head = change.head
         there = self.heads[head].id if head in self.heads else ""
         moved = there != change.tip if change.on_top else change.tip != self.tip
         if moved or (change.head_commit is not None and there != change.head_commit):
@@ -163,13 +163,13 @@ class Branch:
         return Landing("", "t" * 40)
 
     def _with(self, change: Changeset) -> dict[str, str]:
-        under = self.heads[change.destination.head].files if change.on_top else self.files
+        under = self.heads[change.head].files if change.on_top else self.files
         new = {**under, **{path: file.text for path, file in change.files.items()}}
         return {path: text for path, text in new.items() if path not in change.files or change.files[path].mode}
 
     def remember(self, change: Changeset) -> Landing:
         self.reached("remember")
-        head = change.destination.head
+        head = change.head
         if (self.heads[head].id if head in self.heads else "") != change.head_commit:
             raise Outpaced(head)
         self.heads.pop(head, None)

@@ -21,7 +21,6 @@ from task.model import (
     Changeset,
     Commit,
     Decision,
-    Destination,
     Edit,
     File,
     Files,
@@ -69,7 +68,7 @@ class PreparedCommit:
 
     def reported(self, commit: str) -> Commit:
         """Return the commit as a report shows it. `commit` is its id, "" if it is only predicted."""
-        where, apps = self.changeset.destination, {one.subscription.application.key for one in self.decisions}
+        where, apps = self.changeset, {one.subscription.application.key for one in self.decisions}
         return Commit(where.repo, where.base, where.head, commit or None, "", (), tuple(sorted(apps)))
 
 
@@ -127,7 +126,7 @@ def prepare_commits(
     ]
     if left != list(moves):
         return prepare_commits(snapshot, left, terms, wording, heads, waits)
-    obsolete, written = {}, {one.changeset.destination.head for one in made}
+    obsolete, written = {}, {one.changeset.head for one in made}
     for name, why in gone.items():
         head = heads.ours(name)
         if head and head.changed and why and name not in written and not branches.get(name):
@@ -266,9 +265,19 @@ def _prepare(
     else:
         sentences = tuple(_sentences([one for one in done if one.decision.verdict == "defer"], ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
-    destination = Destination(snapshot.repo, snapshot.branch, head)
     options = wording.push_options if changed else ()  # what is only remembered changes nothing for the server
-    changeset = Changeset(destination, snapshot.tip, files, message.text, wording.author, head_commit, on_top, options)
+    changeset = Changeset(
+        repo=snapshot.repo,
+        base=snapshot.branch,
+        head=head,
+        tip=snapshot.tip,
+        files=files,
+        message=message.text,
+        author=wording.author,
+        head_commit=head_commit,
+        on_top=on_top,
+        push_options=options,
+    )
     news = tuple(one.decision for one in done if not one.kept)
     of_holds = tuple(hold_changes(snapshot.files, files))
     return PreparedCommit(

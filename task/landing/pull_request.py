@@ -45,7 +45,7 @@ def as_it_stands(prepared: PreparedCommit, request: Request, job: Job, world: Wo
         return None
     at = described(found.body)
     decisions = prepared.with_updates_as(Verdict("unchanged", "same", f"{found.url} proposes exactly this"))
-    landed = landed_at(decisions, prepared.changeset.destination.repo, at)
+    landed = landed_at(decisions, prepared.changeset.repo, at)
     told = Outcome(decisions, (replace(prepared.reported(at), pull_request=found.url, already_there=True),), landed)
     whole = _proposal(prepared, at, found, job, world)
     if wishes(lacking(whole, found.body)):
@@ -59,7 +59,7 @@ def propose(prepared: PreparedCommit, request: Request, outcome: Outcome, job: J
 
     If the forge fails, the decisions become errors and the branch stays. The next run continues from there.
     """
-    where = prepared.changeset.destination
+    where = prepared.changeset
     landed = outcome.commits[0].commit if outcome.commits else ""
     at = landed or (outcome.landed[0].commit if outcome.landed else prepared.changeset.head_commit or "")
     try:
@@ -114,7 +114,7 @@ def close(head: Head, because: str, request: Request | None, repository: Reposit
 
 
 def _proposal(prepared: PreparedCommit, commit: str, found: Proposed | None, job: Job, world: World) -> Proposal:
-    where, wanted, wishes = prepared.changeset.destination, job.requests, prepared.wishes
+    where, wanted, wishes = prepared.changeset, job.requests, prepared.wishes
     kind, compare = world.compare(where.repo, where.base, where.head)
     subject, text = message_parts(prepared.changeset.message)
     apps = _with_builds(prepared.apps, proposes(found.body) if found else {})

@@ -28,7 +28,6 @@ from task.model import (
     Changeset,
     Commit,
     Decision,
-    Destination,
     Files,
     Landing,
     Person,
@@ -148,7 +147,7 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> tupl
         try:
             done = done.plus(_land(prepared, batch, heads, attempt, job, world))
         except Outpaced:
-            outpaced.add(prepared.changeset.destination.head)
+            outpaced.add(prepared.changeset.head)
     for name, because in {} if job.dry else plan.obsolete.items():
         try:
             close(heads.found[name], because, heads.requests.get(name), batch.repository, world)
@@ -179,7 +178,7 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> tupl
 
 def _rows_of_others(prepared: PreparedCommit, pages: Mapping[str, str]) -> list[Waited]:
     """Return rows for builds whose Applications the run did not read: those that the commit loses, and keeps."""
-    head, base = prepared.changeset.destination.head, prepared.changeset.destination.base
+    head, base = prepared.changeset.head, prepared.changeset.base
     page, because = pages.get(head, ""), "kept as it is: this run did not read its Application"
     rows = []
     for path in prepared.lost:
@@ -200,7 +199,7 @@ def _remember(before: Files, files: Files, tip: str, plan: Plan, batch: Batch, j
     base = plan.heads.base
     name = memory_branch(base.repo, base.branch)
     message = f"Remember holds, and builds that wait, beside {base.branch}\n"
-    change = Changeset(Destination(base.repo, base.branch, name), "", files, message, plan.author, tip)
+    change = Changeset(base.repo, base.branch, name, "", files, message, plan.author, tip)
     landing = Landing("", "") if job.dry else batch.repository.remember(change)
     changed = {path: files.get(path, GONE) for path in (*before, *files) if files.get(path) != before.get(path)}
     apps = {ask.subscription.application.key for ask in batch.asks if state_path(ask.subscription) in changed}
@@ -223,7 +222,7 @@ def _land(
     """Land one changeset with its request, or predict it for `plan`. A failure is an outcome. Raises `Outpaced`."""
     if prepared.warning:
         world.log("warning", prepared.warning)
-    head, theirs = prepared.changeset.destination.head, heads.theirs(prepared.changeset.destination.head)
+    head, theirs = prepared.changeset.head, heads.theirs(prepared.changeset.head)
     if theirs:
         said = printable(theirs.message.partition("\n")[0])
         world.log("info", f"{head} keeps {theirs.tip[:12]} by {printable(theirs.by) or 'somebody'}: {said}")
@@ -245,10 +244,10 @@ def _land(
 
 def _landed(prepared: PreparedCommit, landing: Landing, attempt: int, diff: str | None) -> Outcome:
     """Return the outcome of a commit. If the head branch had exactly this, there is no new one."""
-    destination = prepared.changeset.destination
-    landed = landed_of(prepared.decisions, destination.repo, landing.commit)
+    change = prepared.changeset
+    landed = landed_of(prepared.decisions, change.repo, landing.commit)
     if not landing.pushed:
-        same = Verdict("unchanged", "same", f"the branch {destination.head} already has exactly this")
+        same = Verdict("unchanged", "same", f"the branch {change.head} already has exactly this")
         return Outcome(prepared.with_updates_as(same), (), landed)
     commit, files = prepared.reported(landing.commit), tuple(sorted(prepared.changeset.files))
     commit = replace(commit, tree=landing.tree, files=files, attempts=attempt, diff=diff, through=landing.through)

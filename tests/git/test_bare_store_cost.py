@@ -9,7 +9,7 @@ from support import bare_repo, commit
 from task.errors import Outpaced
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.model import Changeset, Destination, File, Person, Place
+from task.model import Changeset, File, Person, Place
 
 VALUES = "apps/team1/app1/values.yaml"
 
@@ -46,9 +46,9 @@ def run(git: Git, repo: Path, folder: Path, between: Path | None = None) -> int:
                 commit(between, {"README.md": os.urandom(9).hex()})
                 between = None
             files = {VALUES: File(snapshot.files[VALUES].text + "# changed\n")}
-            destination = Destination(str(repo), "main", "main")
+            destination = (str(repo), "main", "main")
             try:
-                store.land(Changeset(destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
+                store.land(Changeset(*destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
             except Outpaced:
                 continue
             return size(folder)
@@ -84,7 +84,7 @@ def test_planning_sends_nothing(repos: dict[int, Path]) -> None:
     with BareRepository(git, str(repos[200])) as store:
         snapshot = store.snapshot("main", [Place(VALUES)])
         files = {VALUES: File("x\n")}
-        destination = Destination(str(repos[200]), "main", "main")
-        store.predict(Changeset(destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
+        destination = (str(repos[200]), "main", "main")
+        store.predict(Changeset(*destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
     assert git.calls[-1] == "fast-import"
     assert "push" not in git.calls

@@ -12,7 +12,7 @@ from support import bare_repo, commit, git, show
 from task.errors import CredentialsError, RepositoryError, SourceError, TaskError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.model import Changeset, Destination, File, Landing, Person, Place
+from task.model import Changeset, File, Landing, Person, Place
 
 VALUES = "apps/web/values.yaml"
 
@@ -39,8 +39,8 @@ def land(url: str, **environ: str) -> Landing:
     with BareRepository(Git({**os.environ, **environ}), url) as store:
         snapshot = store.snapshot(store.default_branch(), [Place(VALUES)])
         files = {VALUES: File(snapshot.files[VALUES].text.replace("v1", "v2"))}
-        destination = Destination(snapshot.repo, snapshot.branch, snapshot.branch)
-        return store.land(Changeset(destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
+        destination = (snapshot.repo, snapshot.branch, snapshot.branch)
+        return store.land(Changeset(*destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
 
 
 @pytest.mark.parametrize("page", [b"<html>Sign in</html>", b"<html>\n\t<body>Sign in</body>\n</html>\n"])
@@ -85,7 +85,9 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(server: GitServer, repo: P
                 commit(repo, {"README.md": "moved\n"})
             server.seen.clear()
             wanted = Changeset(
-                Destination(snapshot.repo, "main", head),
+                snapshot.repo,
+                "main",
+                head,
                 snapshot.tip,
                 {VALUES: File("tag: v2\n")},
                 head,  # else both were the same commit, if made in the same second
@@ -214,8 +216,8 @@ def test_the_requests_of_an_update_of_which_none_is_refused_first(
     with BareRepository(Git(os.environ), with_login(server, "bot:secret")) as store:
         snapshot = store.snapshot("main", [Place(VALUES)])
         assert len(server.seen) == 3 + more  # what `plan` asks: the refs are named once, for the tip
-        files, destination = {VALUES: File("tag: v2\n")}, Destination(snapshot.repo, "main", "main")
-        store.land(Changeset(destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
+        files, destination = {VALUES: File("tag: v2\n")}, (snapshot.repo, "main", "main")
+        store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
     fetching = ["GET info/refs?service=git-upload-pack", "POST git-upload-pack"]
     pushing = ["GET info/refs?service=git-receive-pack", "POST git-receive-pack"]
     asked = [what.replace("/repo.git/", "") for what, _ in server.seen]
@@ -241,8 +243,8 @@ def test_each_transfer_is_logged(server: GitServer) -> None:
     lines: list[str] = []
     with BareRepository(Git(os.environ, log=lines.append), server.url + "repo.git") as store:
         snapshot = store.snapshot("main", [Place(VALUES)])
-        files, destination = {VALUES: File("tag: v2\n")}, Destination(snapshot.repo, "main", "main")
-        store.land(Changeset(destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
+        files, destination = {VALUES: File("tag: v2\n")}, (snapshot.repo, "main", "main")
+        store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
     told = [re.sub(r"\d+ bytes of objects, \d+\.\d\d s$", "SIZE", line.partition("repo.git: ")[2]) for line in lines]
     assert told[1:] == [
         "fetch the tip of the branch: SIZE",

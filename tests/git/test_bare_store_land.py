@@ -14,7 +14,7 @@ from task.errors import Exit, Outpaced, RepositoryError, TargetError, Unreachabl
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.git.repository.remote import StartAgain
-from task.model import Changeset, Destination, File, Landing, Person, Place, Snapshot
+from task.model import Changeset, File, Landing, Person, Place, Snapshot
 
 AUTHOR = Person("Image Update", "image-update@example.com")
 VALUES = "apps/web/values.yaml"
@@ -34,8 +34,8 @@ def change(
     snapshot: Snapshot, files: Mapping[str, str] | None = None, head: str = "", message: str = "Change"
 ) -> Changeset:
     new = {path: File(text) for path, text in (files or {VALUES: "tag: v2\n"}).items()}
-    destination = Destination(snapshot.repo, snapshot.branch, head or snapshot.branch)
-    return Changeset(destination, snapshot.tip, new, message, AUTHOR)
+    destination = (snapshot.repo, snapshot.branch, head or snapshot.branch)
+    return Changeset(*destination, snapshot.tip, new, message, AUTHOR)
 
 
 def read(store: BareRepository) -> Snapshot:

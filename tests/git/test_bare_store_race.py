@@ -13,7 +13,7 @@ from support import ROOT, bare_repo, git, show
 from task.errors import Outpaced
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.model import Changeset, Destination, File, Person, Place
+from task.model import Changeset, File, Person, Place
 
 WRITERS = 5
 
@@ -24,9 +24,9 @@ def write(repo: str, path: str) -> int:
         for attempt in range(1, 200):
             snapshot = store.snapshot("main", [Place(path), Place("shared.yaml")])
             files = {path: File("new\n"), "shared.yaml": File(snapshot.files["shared.yaml"].text + f"- {path}\n")}
-            destination = Destination(repo, "main", "main")
+            destination = (repo, "main", "main")
             try:
-                store.land(Changeset(destination, snapshot.tip, files, f"Write {path}", Person("T", "t@example.com")))
+                store.land(Changeset(*destination, snapshot.tip, files, f"Write {path}", Person("T", "t@example.com")))
             except Outpaced:
                 time.sleep(random.uniform(0, 0.05 * attempt))  # noqa: S311
             else:

@@ -9,7 +9,7 @@ from support import bare_repo, commit, git
 from task.errors import CredentialsError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.model import Changeset, Destination, File, Landing, Person, Place
+from task.model import Changeset, File, Landing, Person, Place
 
 
 def door(folder: Path, script: str) -> Git:
@@ -27,8 +27,8 @@ def test_read_and_land(tmp_path: Path, url: str) -> None:
     with BareRepository(git_door, url.format(repo)) as store:
         snapshot = store.snapshot("main", [Place("apps/web/values.yaml")])
         files = {"apps/web/values.yaml": File("tag: v2\n")}
-        destination = Destination(snapshot.repo, "main", "main")
-        landing = store.land(Changeset(destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
+        destination = (snapshot.repo, "main", "main")
+        landing = store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
     assert landing.commit == git(repo, "rev-parse", "main")
     assert git_door.calls == ["fetch", "cat-file", "fast-import", "push"]
 
@@ -57,8 +57,8 @@ def test_no_server_makes_no_branch_of_a_failure(tmp_path: Path) -> None:
     with BareRepository(door(tmp_path, script), f"git@example.com:{repo}") as store:
         snapshot = store.snapshot("main", [Place("a")])
         (tmp_path / "down").touch()
-        destination = Destination(snapshot.repo, "main", "bot")
-        wanted = Changeset(destination, snapshot.tip, {"a": File("2\n")}, "x", Person("T", "t@example.com"))
+        destination = (snapshot.repo, "main", "bot")
+        wanted = Changeset(*destination, snapshot.tip, {"a": File("2\n")}, "x", Person("T", "t@example.com"))
         with pytest.raises(UnreachableError):
             store.land(wanted)
     assert git(repo, "for-each-ref", "refs/heads/bot") == ""
@@ -79,9 +79,9 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(tmp_path: Path, protocol: 
             snapshot = store.snapshot("main", [Place("apps/web/a")])
             if "moved" not in git(repo, "log", "--format=%s", "main"):
                 commit(repo, {"apps/db/b": "2\n"}, message="moved")
-            destination = Destination(snapshot.repo, "main", "bot")
+            destination = (snapshot.repo, "main", "bot")
             wanted = Changeset(
-                destination, snapshot.tip, {"apps/web/a": File("2\n")}, "x", Person("T", "t@example.com")
+                *destination, snapshot.tip, {"apps/web/a": File("2\n")}, "x", Person("T", "t@example.com")
             )
             return store.land(wanted)
 

@@ -19,7 +19,7 @@ from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, GitHubCommits
 from task.git.command import Git
 from task.git.repository.committed_by_api import CommittedByApi
 from task.http import Limits
-from task.model import Changeset, Destination, File, Person, Place, Snapshot
+from task.model import Changeset, File, Person, Place, Snapshot
 from task.retry import NotDoneError
 from task.secret import Secret
 
@@ -53,9 +53,11 @@ def opened(server: CommittingGitHub) -> CommittedByApi:
 
 
 def change(snapshot: Snapshot, head: str = "main", files: dict[str, File] | None = None, **more: Any) -> Changeset:
-    where = Destination(snapshot.repo, "main", head)
+    where = (snapshot.repo, "main", head)
     files = {"a.yaml": File("new\n")} if files is None else files
-    return Changeset(where, snapshot.tip, files, "deploy: web\n\nTicket: ABC-1\n", Person("T", "t@example.com"), **more)
+    return Changeset(
+        *where, snapshot.tip, files, "deploy: web\n\nTicket: ABC-1\n", Person("T", "t@example.com"), **more
+    )
 
 
 def read(store: CommittedByApi, *paths: str) -> Snapshot:

@@ -15,7 +15,7 @@ from support import bare_repo, git, show
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.model import Changeset, Destination, File, Person, Place
+from task.model import Changeset, File, Person, Place
 
 pytestmark = pytest.mark.usefixtures("large")  # a small repository comes whole
 FILES = ("values.yaml", "kustomization.yaml")
@@ -26,8 +26,8 @@ def update(url: str, paths: list[str]) -> str:
     with BareRepository(Git(os.environ, protocols=frozenset({"file"})), url) as store:
         snapshot = store.snapshot("main", [Place(path) for path in paths])
         files = {path: File(f"{snapshot.files[path].text}# new\n") for path in paths}
-        destination = Destination(url, "main", "main")
-        return store.land(Changeset(destination, snapshot.tip, files, "x", Person("T", "t@example.com"))).commit
+        destination = (url, "main", "main")
+        return store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com"))).commit
 
 
 @pytest.mark.parametrize("depth_of_tree_filters", ["0", "100"])

@@ -12,7 +12,7 @@ from support import commit, git, show
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.git.repository.bare_folder import Cache, Kept
-from task.model import Changeset, Destination, File, Landing, Person, Place
+from task.model import Changeset, File, Landing, Person, Place
 
 FILE = frozenset({"file"})
 V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
@@ -24,8 +24,8 @@ def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[Landing, 
     with BareRepository(door, str(repo), cache_dir=str(cache)) as store:
         snapshot = store.snapshot("main", [Place(target(name))])
         files = {target(name): File(text)}
-        destination = Destination(str(repo), "main", "main")
-        landing = store.land(Changeset(destination, snapshot.tip, files, text, Person("T", "t@example.com")))
+        destination = (str(repo), "main", "main")
+        landing = store.land(Changeset(*destination, snapshot.tip, files, text, Person("T", "t@example.com")))
     return landing, door.calls
 
 
@@ -171,8 +171,8 @@ def test_the_folder_may_vanish_meanwhile(repo: Path, tmp_path: Path) -> None:
     with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(cache)) as store:
         snapshot = store.snapshot("main", [Place(target("a"))])
         shutil.rmtree(cache)
-        destination = Destination(str(repo), "main", "main")
-        wanted = Changeset(destination, snapshot.tip, {target("a"): File("2\n")}, "x", Person("T", "t@example.com"))
+        destination = (str(repo), "main", "main")
+        wanted = Changeset(*destination, snapshot.tip, {target("a"): File("2\n")}, "x", Person("T", "t@example.com"))
         store.land(wanted)
     assert show(repo, "main", target("a")) == "2\n"
 

@@ -14,7 +14,7 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.git.repository.history import History
 from task.git.repository.remote import Remote
-from task.model import Changeset, Destination, File, Person, Place
+from task.model import Changeset, File, Person, Place
 
 pytestmark = pytest.mark.measured
 
@@ -265,9 +265,7 @@ def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> Non
             for text in ("3", "4"):
                 snapshot = store.snapshot("main", [Place(PATH)])
                 list(store.earlier("main", PATH))
-                change = Changeset(
-                    Destination(url, "main", "main"), snapshot.tip, {PATH: File(text)}, "x", Person("T", "t@e")
-                )
+                change = Changeset(url, "main", "main", snapshot.tip, {PATH: File(text)}, "x", Person("T", "t@e"))
                 assert store.land(change).pushed
             assert [text for _, text in store.earlier("main", PATH)] == ["4", "3", "2", "1"]
     assert git(repo, "rev-list", "--count", "main") == "44"

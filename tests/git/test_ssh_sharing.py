@@ -14,7 +14,7 @@ from support import git
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.git.ssh import SshSharing
-from task.model import Changeset, Destination, File, Landing, Person, Place
+from task.model import Changeset, File, Landing, Person, Place
 
 
 def test_each_server_and_way_of_calling_has_its_own() -> None:
@@ -67,9 +67,9 @@ def door(server: Sshd, folder: Path) -> Git:
 def land(git_door: Git, url: str, text: str) -> Landing:
     with BareRepository(git_door, url) as store:
         snapshot = store.snapshot("main", [Place(target("a"))])
-        destination = Destination(snapshot.repo, "main", "main")
+        destination = (snapshot.repo, "main", "main")
         files = {target("a"): File(text)}
-        return store.land(Changeset(destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
+        return store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
 
 
 def masters(folder: Path) -> str:

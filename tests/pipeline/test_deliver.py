@@ -61,7 +61,7 @@ class Repository:
         return []
 
     def land(self, change: Changeset) -> Landing:
-        head = change.destination.head
+        head = change.head
         if head in self.outpaced:
             self.outpaced.discard(head)
             self.files |= self.then
@@ -148,7 +148,7 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
 ) -> None:
     class Refusing(Repository):
         def land(self, change: Changeset) -> Landing:
-            raise RepositoryError(f"a hook refuses {change.destination.head}")
+            raise RepositoryError(f"a hook refuses {change.head}")
 
     def with_cautions(*args: Any) -> tuple[list[PreparedCommit], list[Decision], dict[str, str]]:
         changes, settled, obsolete = prepare_commits(*args)

@@ -175,13 +175,13 @@ class BareRepository:
         return self._remote.branches(beginnings)
 
     def remember(self, change: Changeset) -> Landing:
-        """Replace the memory branch, `change.destination.head`, by these files. Without any, the branch goes.
+        """Replace the memory branch, `change.head`, by these files. Without any, the branch goes.
 
         Raises `Outpaced` if it is not at `change.head_commit` any more.
         """
         made = self._imported(change) if change.files else Landing("", "")
         commit = self._signed(change, made)
-        self._push(change.destination.head, commit, change.head_commit or "", (), replaces=True)
+        self._push(change.head, commit, change.head_commit or "", (), replaces=True)
         return Landing(commit, made.tree)
 
     def drop(self, head: str, was: str) -> None:
@@ -203,7 +203,7 @@ class BareRepository:
 
     def _send(self, change: Changeset, made: Landing, there: str) -> str:
         """Push the commit, signed if required, and return its id. `there` is the tip of the head branch, or ""."""
-        base, head = change.destination.base, change.destination.head
+        base, head = change.base, change.head
         commit, replaces = self._signed(change, made), head != base and not change.on_top
         was = there if replaces else change.tip
         self._push(head, commit, was, change.push_options, replaces=replaces)
@@ -219,8 +219,8 @@ class BareRepository:
     def _prepared(self, change: Changeset) -> tuple[Changeset, Landing, Landing | None, str]:
         """Make the commit, and return it with its whole message and what `_held` says about it."""
         made = self._make(change)
-        if change.destination.head != change.destination.base and not change.on_top:
-            change = replace(change, message=marked(change.message, made.tree, change.destination.head))
+        if change.head != change.base and not change.on_top:
+            change = replace(change, message=marked(change.message, made.tree, change.head))
             made = self._make(change)
         return change, made, *self._held(change, made)
 
@@ -230,7 +230,7 @@ class BareRepository:
         On an older tip, the same files may still conflict with changes to the base. The head branch's tip is "" if it
         is absent or the base itself.
         """
-        base, head = change.destination.base, change.destination.head
+        base, head = change.base, change.head
         if made.tree == self._root(change.tip):
             return Landing(change.tip, made.tree, pushed=False), ""
         there = ""
@@ -282,7 +282,7 @@ class BareRepository:
 
     def _make(self, change: Changeset) -> Landing:
         """Make the commit in the throw-away repository."""
-        under = change.destination.head if change.on_top else change.destination.base
+        under = change.head if change.on_top else change.base
         if change.tip not in self._roots and self._remote.fetch_tip(under) != change.tip:
             raise Outpaced(f"{under} is no longer at {change.tip}")
         self._refuse_odd_paths(change)
@@ -290,7 +290,7 @@ class BareRepository:
             return self._imported(change)
         except GitFailed as error:
             self._remote.without_cache()
-            raise git_errors.failure(error.err, self._remote.subject(change.destination.base)) from error
+            raise git_errors.failure(error.err, self._remote.subject(change.base)) from error
 
     def _imported(self, change: Changeset) -> Landing:
         """Make the commit with `git fast-import`, on `change.tip` ("" has no parent).
@@ -303,7 +303,7 @@ class BareRepository:
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
         """Refuse paths with which fast-import would replace a link by a folder, or write `.git/config`."""
-        subject = self._remote.subject(change.destination.base)
+        subject = self._remote.subject(change.base)
         for path in change.files:
             if "\0" in path or not _NO_NAMES.isdisjoint(path.lower().split("/")):
                 hint = "name another path in write-back-target"

@@ -69,7 +69,7 @@ class CommittedByApi(BareRepository):
         return landing
 
     def _send(self, change: Changeset, made: Landing, there: str) -> str:
-        base, head = change.destination.base, change.destination.head
+        base, head = change.base, change.head
         if head == base or change.on_top or there == change.tip:
             return self._commit(head, change, made)
         if not there:
@@ -120,7 +120,7 @@ class CommittedByApi(BareRepository):
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
         super()._refuse_odd_paths(change)
-        subject = self._remote.subject(change.destination.base)
+        subject = self._remote.subject(change.base)
         for path, file in change.files.items():
             if file.mode == _EXECUTABLE:
                 hint = "remove the bit (git update-index --chmod=-x PATH), or commit with git: --commit-through git"
