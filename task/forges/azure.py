@@ -7,24 +7,13 @@ with a page to sign in, under a status that looks like success.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
-from task.forges.host import (
-    AlreadyThere,
-    Comment,
-    Comments,
-    ForgeKind,
-    Host,
-    Notes,
-    NotOursError,
-    holds,
-    missing,
-    ours_to_delete,
-)
+from task.forges.host import AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, missing
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -50,14 +39,9 @@ _NOT_NOW = (400, 403, 409)  # statuses for a request that is no longer open
 class AzureClient(Client):
     """Adds the API's version to each request, and recognises Azure's sign-in page."""
 
+    repository = "/{1}/_apis/git/repositories/{2}"
     headers: ClassVar[Mapping[str, str]] = {"Accept": "application/json", "X-TFS-FedAuthRedirect": "Suppress"}
     version = "7.1"
-
-    @staticmethod
-    def path_of(project: Sequence[str]) -> str:
-        """As `Client.path_of`."""
-        _organization, name, repository = map(path_part, project)
-        return f"/{name}/_apis/git/repositories/{repository}"
 
     def login(self) -> Mapping[str, str]:
         """As `Client.login`: for the job's own token (System.AccessToken, a JWT), or a personal access token."""
@@ -236,7 +220,7 @@ class Azure(Host):
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
         """Let it complete once all policies are met, with the first merge type that they allow."""
-        options: dict[str, Any] = {"deleteSourceBranch": ours_to_delete(proposal.head)}
+        options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal.head)}
         if strategy := self._strategy(dig(item, "repository", "id"), proposal.base):
             options["mergeStrategy"] = strategy
         body = {"autoCompleteSetBy": {"id": dig(item, "createdBy", "id")}, "completionOptions": options}
@@ -268,7 +252,7 @@ class AzureComments(Comments):
         said = self._client.json("GET", self._threads(request), "look for the comment")
         for thread in reversed(mappings(said, "value")):
             for one in mappings(thread, "comments")[:1]:
-                if not one.get("isDeleted") and holds(dig(one, "content"), mark):
+                if not one.get("isDeleted") and self.holds(dig(one, "content"), mark):
                     number = f"{dig(thread, 'id')}/comments/{dig(one, 'id')}"
                     yield Comment(number, dig(one, "content"), self._page(request, dig(thread, "id")))
 
@@ -278,13 +262,11 @@ class AzureComments(Comments):
         said = self._client.json("POST", self._threads(request), "write the comment", json=thread)
         return self._page(request, dig(said, "id"))
 
-    def change(self, request: str, comment: Comment, body: str) -> str:
+    def change(self, request: str, comment: Comment, body: str) -> str | None:
         """As `Comments.change`."""
         path, text = f"{self._threads(request)}/{comment.number}", {"content": body}
         answer = self._client.ask("PATCH", path, "edit the comment", json=text, fine=(403,), again=True)
-        if answer.status == 403:
-            raise NotOursError
-        return comment.url
+        return None if answer.status == 403 else comment.url
 
     def _threads(self, request: str) -> str:
         return f"{self._path}/pullRequests/{path_part(request)}/threads"

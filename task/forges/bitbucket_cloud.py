@@ -6,7 +6,7 @@ no reviewers, and opening a second request for a branch is no error, but gives t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -14,19 +14,7 @@ from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
-from task.forges.host import (
-    MOVED,
-    AlreadyThere,
-    Comment,
-    Comments,
-    ForgeKind,
-    Host,
-    Notes,
-    NotOursError,
-    Overtaken,
-    holds,
-    ours_to_delete,
-)
+from task.forges.host import MOVED, AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, Overtaken
 from task.forges.marks import described
 from task.forges.proposal import same
 from task.git.hosts import RemoteUrl
@@ -62,10 +50,7 @@ class BitbucketClient(Client):
 class CloudClient(BitbucketClient):
     """Bitbucket answers 401 to a bare token that needs a user name, so the hint says so."""
 
-    @staticmethod
-    def path_of(project: Sequence[str]) -> str:
-        """As `Client.path_of`."""
-        return f"/repositories/{'/'.join(map(path_part, project))}"
+    repository = "/repositories/{}/{}"
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """As `Client.refused`."""
@@ -145,7 +130,7 @@ class BitbucketCloud(Host):
             "description": proposal.body,
             "source": {"branch": {"name": proposal.head}},
             "destination": {"branch": {"name": proposal.base}},
-            "close_source_branch": ours_to_delete(proposal.head),
+            "close_source_branch": self.ours_to_delete(proposal.head),
             "draft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
@@ -252,7 +237,7 @@ class CloudComments(Comments):
         for page in range(1, COMMENT_PAGES + 1):
             said = self._client.json("GET", self._comments(request), what, params={**params, "page": page})
             for one in mappings(said, "values"):
-                if not one.get("deleted") and holds(dig(one, "content", "raw"), mark):
+                if not one.get("deleted") and self.holds(dig(one, "content", "raw"), mark):
                     yield Comment(dig(one, "id"), dig(one, "content", "raw"), dig(one, "links", "html", "href"))
             if not dig(said, "next"):
                 return
@@ -263,13 +248,11 @@ class CloudComments(Comments):
         said = self._client.json("POST", self._comments(request), "write the comment", json=text)
         return dig(said, "links", "html", "href")
 
-    def change(self, request: str, comment: Comment, body: str) -> str:
+    def change(self, request: str, comment: Comment, body: str) -> str | None:
         """As `Comments.change`."""
         path, text = f"{self._comments(request)}/{path_part(comment.number)}", {"content": {"raw": body}}
         answer = self._client.ask("PUT", path, "edit the comment", json=text, fine=(403,), again=True)
-        if answer.status == 403:
-            raise NotOursError
-        return comment.url
+        return None if answer.status == 403 else comment.url
 
     def _comments(self, request: str) -> str:
         return f"{self._path}/pullrequests/{path_part(request)}/comments"

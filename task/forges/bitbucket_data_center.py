@@ -6,24 +6,13 @@ reviewers takes them all away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError
 from task.forges.bitbucket_cloud import COMMENT_PAGE, COMMENT_PAGES, COMMENTS_NEED, WITHOUT, BitbucketClient
 from task.forges.client import ForgeAddress, names_none, numbered, web_below
-from task.forges.host import (
-    AlreadyThere,
-    Comment,
-    Comments,
-    ForgeKind,
-    Host,
-    Notes,
-    NotOursError,
-    Overtaken,
-    holds,
-    missing,
-)
+from task.forges.host import AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, Overtaken, missing
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -39,11 +28,7 @@ _CONFLICT, _UNAUTHORIZED = 409, 401
 class DataCenterClient(BitbucketClient):
     """Bitbucket also answers 401 to a known user without the permission."""
 
-    @staticmethod
-    def path_of(project: Sequence[str]) -> str:
-        """As `Client.path_of`."""
-        key, slug = map(path_part, project)
-        return f"/projects/{key}/repos/{slug}"
+    repository = "/projects/{}/repos/{}"
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """As `Client.refused`."""
@@ -216,7 +201,7 @@ class DataCenterComments(Comments):
             params = {"start": start, "limit": COMMENT_PAGE}
             said = self._client.json("GET", path, "look for the comment", params=params)
             for one in mappings(said, "values"):
-                if dig(one, "action") == "COMMENTED" and holds(dig(one, "comment", "text"), mark):
+                if dig(one, "action") == "COMMENTED" and self.holds(dig(one, "comment", "text"), mark):
                     number, version = dig(one, "comment", "id"), int(dig(one, "comment", "version") or 0)
                     yield Comment(number, dig(one, "comment", "text"), self._page(request, number), version)
             start = dig(said, "nextPageStart")
@@ -229,14 +214,12 @@ class DataCenterComments(Comments):
         said = self._client.json("POST", path, "write the comment", json={"text": body})
         return self._page(request, dig(said, "id"))
 
-    def change(self, request: str, comment: Comment, body: str) -> str:
+    def change(self, request: str, comment: Comment, body: str) -> str | None:
         """As `Comments.change`."""
         path = f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}"
         text = {"text": body, "version": comment.version}
         answer = self._client.ask("PUT", path, "edit the comment", json=text, fine=(401, 403))
-        if answer.status in (401, 403):
-            raise NotOursError
-        return comment.url
+        return None if answer.status in (401, 403) else comment.url
 
     def _page(self, request: str, number: str) -> str:
         """Return the page of a comment, which Bitbucket's answers do not have."""

@@ -6,7 +6,6 @@ A refusal becomes one of our named errors, with the forge's own words, and never
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,9 +89,10 @@ class Limited(Exception):
     """The cause of an error: the forge limits requests, so nothing was done, and another attempt would not help."""
 
 
-class Client(ABC):
+class Client:
     """A client of one forge's API. It waits for short rate limits, and returns JSON or raises our named errors."""
 
+    repository: ClassVar[str]  # the path of one, for the parts of its project
     headers: ClassVar[Mapping[str, str]] = {}
     page_key: ClassVar[str] = ""  # under which the forge's answer about a repository has its page
 
@@ -113,10 +113,9 @@ class Client(ABC):
             log=reach.log,
         )
 
-    @staticmethod
-    @abstractmethod
-    def path_of(project: Sequence[str]) -> str:
+    def path_of(self, project: Sequence[str]) -> str:
         """Return the path of a repository in the API."""
+        return self.repository.format(*map(path_part, project))
 
     def login(self) -> Mapping[str, str]:
         """Return the header that logs in."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -12,17 +12,8 @@ from urllib.parse import quote
 
 from task.errors import RepositoryError
 from task.forges.client import Client, ForgeAddress, names_none, web_below
-from task.forges.host import (
-    AlreadyThere,
-    Comment,
-    Comments,
-    ForgeKind,
-    Host,
-    Notes,
-    holds,
-    missing,
-    ours_to_delete,
-)
+from task.forges.github import GitHubComments
+from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
 from task.forges.marks import described, settled, wish
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
@@ -47,12 +38,8 @@ _STYLES = (
 class GiteaClient(Client):
     """A client of Gitea's API."""
 
+    repository = "/repos/{}/{}"
     page_key = "html_url"
-
-    @staticmethod
-    def path_of(project: Sequence[str]) -> str:
-        """As `Client.path_of`."""
-        return f"/repos/{'/'.join(map(path_part, project))}"
 
     def login(self) -> Mapping[str, str]:
         """As `Client.login`. Gitea does not accept a password as a token. Together with a name it accepts both."""
@@ -267,7 +254,7 @@ class Gitea(Host):
             "Do": style if style in allowed or not allowed else allowed[0],
             "merge_when_checks_succeed": True,
             "head_commit_id": described(proposal.body) or done.head_commit,
-            "delete_branch_after_merge": ours_to_delete(proposal.head),
+            "delete_branch_after_merge": self.ours_to_delete(proposal.head),
         }
         host = self._place.host
         path, what, fine = f"{self._path}/pulls/{done.number}/merge", "switch on auto-merge", (403, 404, 405, 409, 422)
@@ -283,8 +270,8 @@ class Gitea(Host):
             notes.add(f"auto-merge was set again; {host} merges what the branch holds when its checks pass")
 
 
-class GiteaComments(Comments):
-    """Comments on pull requests of Gitea and Forgejo."""
+class GiteaComments(GitHubComments):
+    """Comments on pull requests of Gitea and Forgejo, which are written as on GitHub."""
 
     connect = GiteaClient
     needs = "give a token with write:issue and read:user, of a user who may write to the repository"
@@ -293,19 +280,8 @@ class GiteaComments(Comments):
         """As `Comments.marked`. Gitea gives all comments at once, the oldest first."""
         path = f"{self._path}/issues/{request}/comments"
         for one in reversed(mappings(self._client.json("GET", path, "look for the comment"))):
-            if holds(dig(one, "body"), mark) and dig(one, "user", "id") == self._client.me:
+            if self.holds(dig(one, "body"), mark) and dig(one, "user", "id") == self._client.me:
                 yield Comment(dig(one, "id"), dig(one, "body"), dig(one, "html_url"))
-
-    def add(self, request: str, body: str) -> str:
-        """As `Comments.add`."""
-        path = f"{self._path}/issues/{request}/comments"
-        return dig(self._client.json("POST", path, "write the comment", json={"body": body}), "html_url")
-
-    def change(self, request: str, comment: Comment, body: str) -> str:  # noqa: ARG002 - Gitea numbers all of them
-        """As `Comments.change`."""
-        path = f"{self._path}/issues/comments/{comment.number}"
-        said = self._client.json("PATCH", path, "edit the comment", json={"body": body}, again=True)
-        return dig(said, "html_url")
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:

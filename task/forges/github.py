@@ -10,18 +10,7 @@ from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
-from task.forges.host import (
-    PAGES,
-    AlreadyThere,
-    Comment,
-    Comments,
-    Deployments,
-    ForgeKind,
-    Host,
-    Notes,
-    holds,
-    missing,
-)
+from task.forges.host import PAGES, AlreadyThere, Comment, Comments, Deployments, ForgeKind, Host, Notes, missing
 from task.forges.marks import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
@@ -54,16 +43,12 @@ _METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges
 class GitHubClient(Client):
     """A client of GitHub's API."""
 
+    repository = "/repos/{}/{}"
     headers: ClassVar[Mapping[str, str]] = {
         "Accept": "application/vnd.github+json",
         "X-GitHub-Api-Version": "2022-11-28",
     }
     page_key = "html_url"
-
-    @staticmethod
-    def path_of(project: Sequence[str]) -> str:
-        """As `Client.path_of`."""
-        return f"/repos/{'/'.join(map(path_part, project))}"
 
 
 def graphql(api: str) -> str:
@@ -263,7 +248,7 @@ class GitHub(Host):
 class GitHubComments(Comments):
     """Comments on GitHub's pull requests. GraphQL finds ours, as REST does not tell whose token it is; REST writes."""
 
-    connect = GitHubClient
+    connect: ClassVar[type[Client]] = GitHubClient
     needs = (
         'give the token "Pull requests: write" (a classic token: repo); in GitHub Actions, permissions: '
         "pull-requests: write. A run for a fork's pull request gets a token that may only read"
@@ -275,7 +260,7 @@ class GitHubComments(Comments):
         for _page in range(PAGES):
             page = self._page(request, before)
             for one in reversed(mappings(page, "nodes")):
-                if one.get("viewerDidAuthor") is True and holds(dig(one, "body"), mark):
+                if one.get("viewerDidAuthor") is True and self.holds(dig(one, "body"), mark):
                     yield Comment(dig(one, "fullDatabaseId"), dig(one, "body"), dig(one, "url"))
             before = dig(page, "pageInfo", "startCursor")
             if page["pageInfo"]["hasPreviousPage"] is not True or not before:
@@ -286,7 +271,7 @@ class GitHubComments(Comments):
         path = f"{self._path}/issues/{request}/comments"
         return dig(self._client.json("POST", path, "write the comment", json={"body": body}), "html_url")
 
-    def change(self, request: str, comment: Comment, body: str) -> str:  # noqa: ARG002 - GitHub numbers all of them
+    def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
         """As `Comments.change`."""
         path = f"{self._path}/issues/comments/{comment.number}"
         said = self._client.json("PATCH", path, "edit the comment", json={"body": body}, again=True)

@@ -8,19 +8,7 @@ from typing import Any, Literal
 
 from task.errors import ForgeError, RepositoryError
 from task.forges.client import Client, ForgeAddress, names_none, numbered, web_below
-from task.forges.host import (
-    PAGES,
-    AlreadyThere,
-    Comment,
-    Comments,
-    Deployments,
-    ForgeKind,
-    Host,
-    Notes,
-    holds,
-    missing,
-    ours_to_delete,
-)
+from task.forges.host import PAGES, AlreadyThere, Comment, Comments, Deployments, ForgeKind, Host, Notes, missing
 from task.forges.marks import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
@@ -47,8 +35,7 @@ class GitLabClient(Client):
 
     page_key = "web_url"
 
-    @staticmethod
-    def path_of(project: Sequence[str]) -> str:
+    def path_of(self, project: Sequence[str]) -> str:
         """As `Client.path_of`."""
         return f"/projects/{path_part('/'.join(project))}"
 
@@ -109,7 +96,7 @@ class GitLab(Host):
             "target_branch": proposal.base,
             "title": f"{DRAFT if proposal.draft else ''}{proposal.title}",
             "description": proposal.body,
-            "remove_source_branch": ours_to_delete(proposal.head),
+            "remove_source_branch": self.ours_to_delete(proposal.head),
         }
         what = "open the merge request"
         answer = self._client.ask("POST", f"{self._path}/merge_requests", what, json=body, fine=(409,))
@@ -236,7 +223,7 @@ class GitLabComments(Comments):
         for page in range(1, PAGES + 1):
             found = mappings(self._client.json("GET", self._notes(request), what, params={**params, "page": page}))
             for one in found:
-                if holds(dig(one, "body"), mark) and dig(one, "author", "id") == self._client.me:
+                if self.holds(dig(one, "body"), mark) and dig(one, "author", "id") == self._client.me:
                     yield Comment(dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id")))
             if len(found) < 100:
                 break

@@ -176,6 +176,11 @@ class Host(Connected):
     def shut(self, said: Any, body: str) -> None:
         """Close the open request with this text."""
 
+    @staticmethod
+    def ours_to_delete(head: str) -> bool:
+        """Tell whether the branch may go after the merge. One that an annotation names may be an environment."""
+        return head.startswith(OURS)
+
     @abstractmethod
     def tip(self, head: str) -> str:
         """Return the commit that the head branch has now, or "" if the forge does not say."""
@@ -328,15 +333,6 @@ def honest(found: Proposed, page: str) -> Proposed:
     return replace(found, url=web_page(found.url) or page, merge_commit=merged)
 
 
-def ours_to_delete(head: str) -> bool:
-    """Tell whether the branch may be deleted after the merge. One that an annotation names may be an environment."""
-    return head.startswith(OURS)
-
-
-class NotOursError(Exception):
-    """The comment belongs to somebody else, and only its author may edit it. Never leaves `Comments.put`."""
-
-
 @dataclass(frozen=True)
 class Comment:
     """A comment on the forge."""
@@ -361,8 +357,8 @@ class Comments(Connected):
         for found in self.marked(request, mark):
             if plain(found.body) == plain(body):
                 return found.url
-            with suppress(NotOursError):
-                return self.change(request, found, body)
+            if (page := self.change(request, found, body)) is not None:
+                return page
         return self.add(request, body)
 
     @abstractmethod
@@ -374,13 +370,13 @@ class Comments(Connected):
         """Add a comment, and return its URL."""
 
     @abstractmethod
-    def change(self, request: str, comment: Comment, body: str) -> str:
-        """Change the text of a comment, and return its URL. Raises `NotOursError` if it is somebody else's."""
+    def change(self, request: str, comment: Comment, body: str) -> str | None:
+        """Change the text of a comment, and return its URL, or None if it is somebody else's and stays."""
 
-
-def holds(body: str, mark: str) -> bool:
-    """Tell whether a line of the text is the mark."""
-    return mark in plain(body).split("\n")
+    @staticmethod
+    def holds(body: str, mark: str) -> bool:
+        """Tell whether a line of the text is the mark."""
+        return mark in plain(body).split("\n")
 
 
 class Deployments(Connected):

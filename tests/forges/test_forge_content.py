@@ -7,7 +7,7 @@ import pytest
 
 from task.errors import UnreachableError
 from task.forges.client import numbered
-from task.forges.host import honest, ours_to_delete
+from task.forges.host import Host, honest
 from task.forges.marks import digest
 from task.forges.proposal import fitted, overtaken, same
 from task.model import Proposal, Proposed
@@ -148,4 +148,4 @@ def test_a_request_without_a_number_is_none() -> None:
 
 @pytest.mark.parametrize(("head", "ours"), [("image-update/web-0123abcd", True), ("staging", False), ("main", False)])
 def test_only_branches_that_we_named_are_ours_to_delete(head: str, ours: bool) -> None:
-    assert ours_to_delete(head) is ours
+    assert Host.ours_to_delete(head) is ours
