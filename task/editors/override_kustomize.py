@@ -12,7 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from task.editors import kustomization
-from task.editors.argocd_source import (
+from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, spelled
+from task.editors.kustomization import Replacement, reading_of
+from task.editors.override_file import (
     FROM_COMMON,
     FROM_SPEC,
     Below,
@@ -26,8 +28,6 @@ from task.editors.argocd_source import (
     origin_comment,
     places,
 )
-from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, spelled
-from task.editors.kustomization import Replacement, reading_of
 from task.editors.yaml.edit import alone, splice
 from task.editors.yaml.tree import Node, resolved
 from task.errors import TargetError
