@@ -70,14 +70,10 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
         more += missing_places(snapshot, ask.subscription, job.terms)
     more += map(Place, (*named, *keys_named(wishes)))
     snapshot = with_more(snapshot, more, batch.repository)
-    if config == NO_CONFIG:
-        return replace(batch, asks=found), snapshot, job
     lines = dict(config.templates)
-    try:
+    with of_config():
         templates = {path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)}
         found = tuple(replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files)) for ask in found)
-    except TargetError as error:
-        raise of_config(error) from error
     wording = replace(job.wording, common=config.wishes, templates=templates, config=config)
     return replace(batch, asks=found), snapshot, replace(job, wording=wording)
 

@@ -38,6 +38,7 @@ from task.templates.commit_message import commit_message, hold_message, subject
 from task.text import differ
 
 SHORT = 4  # two words of up to this many letters that differ in two are different words
+NOTHING_WAITS = Waits()
 NO_HEADS = ExistingHeads(Snapshot("", "", "", {}))
 
 
@@ -106,7 +107,7 @@ def prepare_commits(
         files, done, rest, cautions = _edit(under.files, members, terms, wording.config)
         aside = name != snapshot.branch
         files |= changed_states(under, done, aside=aside)
-        there, edited = waits.get(name, Waits()), files
+        there, edited = waits.get(name, NOTHING_WAITS), files
         files, lost = with_rest(under.files, edited, there.rest)
         others, unlisted = carried_on(there.others, there.rest, edited, files)
         settled += rest

@@ -281,12 +281,10 @@ def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
         message = f"the config on {head.branch} asks for a pull request for it"
         hint = f"name {head.branch} before the colon of git-branch, as the base of a request"
         raise TargetError(message, hint=hint, subject=PATH)
-    try:
-        demands = (*before.demands, *with_all_keys(sub, head.files).demands)
-    except TargetError as error:
-        raise of_config(error) from error
-    both = tuple(dict.fromkeys((*before.writes, *sub.writes)))
-    return replace(ask, subscription=replace(sub, writes=both, demands=tuple(dict.fromkeys(demands))))
+    with of_config():
+        demands = tuple(dict.fromkeys((*before.demands, *with_all_keys(sub, head.files).demands)))
+    writes = tuple(dict.fromkeys((*before.writes, *sub.writes)))
+    return replace(ask, subscription=replace(sub, writes=writes, demands=demands))
 
 
 def _with_keys(head: Head, repository: Repository) -> Head:

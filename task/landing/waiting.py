@@ -391,10 +391,10 @@ def _outcome(ask: Ask, move: Move, one: Waiting, terms: Terms) -> tuple[str, str
         return "done" if verb == "release" and move.remember else "nothing", ""
     if new.version == one.image.version:
         return "same", ""
+    if terms.allow_downgrade:
+        return "newer", ""
     event, there = Written(new.tag, new.digest, move.build), Written(one.image.tag, one.image.digest, one.build)
-    older = (
-        "" if terms.allow_downgrade else why_older(event, there, one.subscription.policy, one.situation.facts.ancestry)
-    )
+    older = why_older(event, there, one.subscription.policy, one.situation.facts.ancestry)
     return "older" if older else "newer", older
 
 

@@ -6,7 +6,8 @@ Every mistake is an error that names its line, because a misread rule has no eff
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
@@ -73,15 +74,18 @@ def config_in(files: Files) -> RepositoryConfig:
             raise TargetError(f"{NOT_READ} {PATH}", hint=f"rename it to {PATH}, or delete it; {_WAY_OUT}", subject=path)
     if PATH not in files or files[PATH].mode == "040000":  # a folder of state files is not a config
         return NO_CONFIG
-    try:
+    with of_config():
         return read_config(text_of(files, PATH) or "")
+
+
+@contextmanager
+def of_config() -> Iterator[None]:
+    """Turn a `TargetError` inside the block into one about the file, with the option that ignores the file."""
+    try:
+        yield
     except TargetError as error:
-        raise of_config(error) from error
-
-
-def of_config(error: TargetError) -> TargetError:
-    """Return the error as one about the file, with the option that ignores the file."""
-    return TargetError(error.message, hint="; ".join(filter(None, (error.hint, _WAY_OUT))), subject=PATH)
+        hint = "; ".join(filter(None, (error.hint, _WAY_OUT)))
+        raise TargetError(error.message, hint=hint, subject=PATH) from error
 
 
 @lru_cache(maxsize=8)  # a branch that moved is read again, usually with the same file
