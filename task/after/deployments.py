@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from task import shutdown
 from task.deciding.job import DeployedSource, Followed, Job, Landed, RolloutEnd
 from task.errors import ForgeError, TaskError
-from task.landing.ports import Deployments, World
+from task.forges.host import Deployments
+from task.landing.ports import World
 from task.model import CommitStatus, Deployment, DeploymentState, Problem, Tracker
 from task.text import without_logins
 

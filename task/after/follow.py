@@ -17,8 +17,8 @@ from task.argocd.rollout import ROLLED_OUT
 from task.argocd.rollouts import Awaited, Judge, RolloutApi, RolloutState, bare, refresh
 from task.deciding.job import Failure, Followed, Landed, Recovery, RolloutEnd, change_of
 from task.errors import Exit, RolloutError, TaskError, UnreachableError
+from task.forges.host import Host
 from task.kubernetes.client import APPLICATIONS, Kubernetes
-from task.landing.ports import Forge
 from task.model import Problem, Proposed
 from task.output.log import Log
 from task.settings import Settings
@@ -61,7 +61,7 @@ class Follow:
         self,
         settings: Settings,
         argo: ReachedArgo,
-        forge: Callable[[str], Forge],
+        forge: Callable[[str], Host],
         descends: Descends,
         repository: Repositories,
     ) -> None:
@@ -284,7 +284,7 @@ FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request
 class Merges:
     """The requests of one run. Each is watched until it is merged or closed, or time is over."""
 
-    def __init__(self, forge: Callable[[str], Forge], end: float, log: Log) -> None:
+    def __init__(self, forge: Callable[[str], Host], end: float, log: Log) -> None:
         self._forge, self._end, self._log = forge, end, log
 
     def __call__(self, landed: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
@@ -303,7 +303,7 @@ class Merges:
                 found.append(replace(one, commit=request.merge_commit or one.commit, request=""))
         return found, [one for one in ends.values() if isinstance(one, TaskError)]
 
-    def _merged(self, forge: Forge, number: str) -> Proposed:
+    def _merged(self, forge: Host, number: str) -> Proposed:
         """Return the merged request. Raises `RolloutError` if it is closed, or not merged in time."""
         pause, told = FIRST_PAUSE, False
         while True:

@@ -12,12 +12,13 @@ from task.deciding.job import Ask, Job, Move, Terms
 from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import Exit, Malformed, TargetError, TaskError
+from task.forges.host import Host
 from task.forges.marks import build_key, described
 from task.forges.proposal import proposes, refuses
 from task.git.names import OURS, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
-from task.landing.ports import Batch, Forge, Repository, World
+from task.landing.ports import Batch, Repository, World
 from task.landing.waiting import Decided, Waits, decide_again, listed, pairs_of, rest_of, waiting_on
 from task.model import (
     File,
@@ -102,7 +103,7 @@ def request_head(sub: Subscription, base: str) -> str:
 class Request:
     """The state of a head branch's request before anything is done."""
 
-    forge: Forge
+    forge: Host
     found: Proposed | None = None
     error: TaskError | None = None  # set if the forge did not answer
 

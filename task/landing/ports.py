@@ -1,4 +1,4 @@
-"""What the pipeline needs from outside: the world, and the repositories, Git hosts and clusters in it."""
+"""What the pipeline needs from outside: the world, and the repositories and live Applications in it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from task.deciding.job import Ask, Followed, Landed
     from task.errors import TaskError
+    from task.forges.host import Comments, Deployments, Host
     from task.model import (
         Answer,
         Application,
         Changeset,
-        CommitStatus,
-        Deployment,
         FileVersion,
         Found,
         Head,
         Landing,
         Place,
         Proof,
-        Proposal,
-        Proposed,
         Question,
         Snapshot,
         Subscription,
@@ -82,52 +79,6 @@ class Repository(Protocol):
         """Remove all temporary files."""
 
 
-class Forge(Protocol):
-    """Opens pull requests of one repository."""
-
-    def find(self, base: str, head: str) -> Proposed | None:
-        """Return the open request of that head branch, else the newest one that is closed or merged, or None."""
-
-    def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open the request, or update the open one. `found` is what `find` returned.
-
-        There is never a second open request. Raises `Outpaced` if the request was merged meanwhile.
-        """
-
-    def state(self, number: str) -> Proposed:
-        """Return a request as it is now."""
-
-    def withdraw(self, found: Proposed, because: str) -> None:
-        """Close an open request with a sentence why. Raises `Outpaced` if it proposes something newer by now."""
-
-
-class Comments(Protocol):
-    """Writes comments on pull requests of one repository."""
-
-    @property
-    def forge(self) -> str:
-        """The kind of forge, because each accepts other texts."""
-
-    def put(self, request: str, mark: str, body: str) -> str:
-        """Write our comment with that mark, or replace its text if it exists. Return the URL of the comment."""
-
-
-class Deployments(Protocol):
-    """Shows on the forge of one repository what was deployed where."""
-
-    def begin(self, deployment: Deployment) -> None:
-        """Create a deployment in this state."""
-
-    def end(self, deployment: Deployment, *, begun: bool) -> bool:
-        """Set the state of a deployment, and return whether it exists.
-
-        Without `begun`, it is the newest deployment of an earlier run for the same commit and environment.
-        """
-
-    def sum_up(self, status: CommitStatus) -> None:
-        """Set the commit's summary of all deployments, on a forge that has one."""
-
-
 class LiveApplications(Protocol):
     """Live Applications. `patch` succeeds only at the version that was read, if the API can check that."""
 
@@ -185,7 +136,7 @@ class World(Protocol):
     def prove(self, questions: Collection[Question]) -> Mapping[Question, Proof | Verdict | TaskError]:
         """Return what is proved about images, a refusal if that is not what is required, or an error."""
 
-    def forge(self, repo: str) -> Forge:
+    def forge(self, repo: str) -> Host:
         """Return the pull requests of a repository."""
 
     def check_forge(self, repo: str) -> None:

@@ -18,11 +18,11 @@ from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
 from task.deciding.job import Followed, Landed
 from task.errors import TaskError, UsageError
-from task.forges.host import Comments, Deployments
+from task.forges.host import Comments, Deployments, Host
 from task.git.ancestry import Lineage
 from task.git.repository.bare import BareRepository
 from task.git.repository.committed_by_api import CommittedByApi
-from task.landing.ports import Forge, LiveApplications, Repository, World
+from task.landing.ports import LiveApplications, Repository, World
 from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
 from task.output.log import Log
 from task.registry.client import Registry
@@ -176,7 +176,7 @@ class RealWorld(World):
         asked = self._argo or Argo(self._settings, self._environ, self._log, self._opened)
         return asked.secrets() if asked.kind == "cluster" or asked.cluster_at_hand() else None
 
-    def forge(self, repo: str) -> Forge:
+    def forge(self, repo: str) -> Host:
         """Return the pull requests of a repository."""
         return self._forges().of(repo)
 

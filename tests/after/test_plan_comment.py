@@ -1,6 +1,7 @@
 """The text of a plan's comment, and what happens where it cannot be written."""
 
 from collections.abc import Callable
+from typing import Any
 
 from fake_world import fake_world
 from memory import SCOPE, WORDING
@@ -9,7 +10,7 @@ from reports import decision, report
 from task.after.follow_up import commented
 from task.deciding.job import Job, PlanComment, PullRequestOptions, Terms
 from task.errors import CredentialsError, TaskError
-from task.landing.ports import Comments, World
+from task.landing.ports import World
 from task.output.markdown import summary
 from task.output.report_json import as_json
 
@@ -30,10 +31,10 @@ class Page:
         return "https://x.example/7#1"
 
 
-def world(comments: Callable[[str], Comments]) -> World:
+def world(comments: Callable[[str], Page]) -> World:
     """Of which only comments and the log are needed."""
     said: list[str] = []
-    nothing: list[Comments] = []
+    nothing: list[Any] = []
     return fake_world(
         applications=list, locate=lambda _origin: None, repository=lambda *_: nothing[0],
         now=lambda: 0.0, sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, text: said.append(text),
@@ -57,7 +58,7 @@ def test_the_mark_where_html_is_shown_as_text() -> None:
 
 
 def test_a_comment_that_fails_is_a_warning() -> None:
-    def fails(_repo: str) -> Comments:
+    def fails(_repo: str) -> Page:
         raise error
 
     error: TaskError = CredentialsError("no API token", hint="give one")

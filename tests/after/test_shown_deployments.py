@@ -11,7 +11,7 @@ from reports import REPO, decision
 from task.after.deployments import MOST, ShownDeployments, summary
 from task.deciding.job import DeployedSource, Followed, Job, Landed, PullRequestOptions, RolloutEnd, Terms
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.landing.ports import Deployments, World
+from task.landing.ports import World
 from task.model import Application, CommitStatus, Deployment, Problem, Tracker, Verdict
 
 COMMIT = "c" * 40
@@ -47,9 +47,9 @@ class Forge:
         self.statuses.append(status)
 
 
-def world(forge: Deployments) -> World:
+def world(forge: Forge) -> World:
     """Of which only the forge and Argo CD's pages are needed."""
-    never: Callable[..., Deployments] = lambda *_: forge  # noqa: E731
+    never: Callable[..., Forge] = lambda *_: forge  # noqa: E731
     return fake_world(
         applications=list, locate=lambda _origin: None, repository=never,
         now=lambda: 0.0, sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, _text: None,
