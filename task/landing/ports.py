@@ -44,7 +44,7 @@ class Repository(Protocol):
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return the snapshot with more files, read at the same commit."""
+        """Return these places, read at the commit of an earlier snapshot."""
 
     def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
         """Return the files at the tip of a head branch, and all that waits there; None if there is no such branch."""

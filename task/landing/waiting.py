@@ -3,6 +3,9 @@
 A head branch holds at most one waiting build for each write-back file and alias: what our commit there changed against
 its own parent. A build that passes again is written on the base's tip. A build that a person holds is remembered
 as deferred instead.
+
+What our commit changed for Applications that a run did not read is kept line by line. Files do not say which build
+changed them, so each commit on a head branch of ours lists its builds in trailers.
 """
 
 from __future__ import annotations
@@ -48,6 +51,9 @@ from task.templates.commit_message import MOST_LINES, Trailer
 Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and after a change on a head branch
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
+WAITS = "Image-Update-Waits"  # a trailer
+NONE = "-"  # in the trailer, for an empty word
+Key = tuple[str, str, str]  # Application (namespace/name), alias, image
 MOST_DIFFERENT = 4000  # lines; more are not compared, because that may take minutes
 
 
@@ -145,109 +151,6 @@ def pairs_of(waiting: Iterable[Waiting], decided: Sequence[Decided]) -> list[tup
         if event := events.get(one.subscription.identity):
             both.append((event, one.build))
         found += [pair for new, old in both if (pair := commits(new, old))]
-    return found
-
-
-def rest_of(head: Head, waiting: Iterable[Waiting], unread: Iterable[Unread], subs: Iterable[Subscription]) -> Rest:
-    """Return what our commit changed beyond these builds: builds of Applications that this run did not read.
-
-    A build that cannot be decided is among them, unless its file on the head branch cannot be read: that may be broken.
-    """
-    if head.before is None or not head.changed:
-        return {}
-    files = dict(head.before.files)
-    for one in waiting:
-        with suppress(TaskError):
-            kind = resolve(one.subscription, head.before)
-            target = target_of(one.subscription, kind, carry=one.situation.terms.carry)
-            files.update(EDITORS[kind].write(files, target, one.image)[0])
-    broken = [one.subscription for one in unread if one.on_head]
-    ours = set(map(state_path, subs)) - {state_path(one.subscription) for one in unread if not one.on_head}
-    left = [path for path in head.changed if path not in ours and not any(_writes(one, path) for one in broken)]
-    pairs = {path: (files.get(path), head.files.get(path)) for path in left}
-    return {path: pair for path, pair in pairs.items() if _text(pair[0]) != _text(pair[1])}
-
-
-def with_rest(base: Files, changed: Files, rest: Rest) -> tuple[dict[str, File], list[str]]:
-    """Return the changes with those of other Applications, and the files where some of the latter are lost.
-
-    Where the base has changed the same lines, it wins.
-    """
-    files, lost = dict(changed), []
-    for path, (before, after) in rest.items():
-        if path in changed and is_state_path(path):
-            continue  # what is remembered is no text to merge
-        now = files.get(path, base.get(path))
-        text, whole = merged_text(_text(before), _text(after), _text(now))
-        lost += [] if whole or is_state_path(path) else [path]
-        if text is None:
-            files[path] = GONE
-        elif text != _text(now):
-            files[path] = replace(now or after or File(""), text=text)
-    return {path: file for path, file in files.items() if file != base.get(path, GONE)}, lost
-
-
-def _text(file: File | None) -> str | None:
-    return file.text if file and file.mode else None
-
-
-def merged_text(before: str | None, after: str | None, now: str | None) -> tuple[str | None, bool]:
-    """Return the text of now with the change from before to after, and whether it has all of that change.
-
-    Lines that changed in both stay as they are now. So does a whole text in which too many lines differ.
-    """
-    if now in (before, after):
-        return after, True
-    if before is None or after is None or now is None:
-        return now, False
-    old, new, present = (text.splitlines(keepends=True) for text in (before, after, now))
-    blocks, hunks = _blocks(old, present), _blocks(old, new)
-    if blocks is None or hunks is None:
-        return now, False
-    whole, start, first = True, 0, 0
-    edits = []
-    for hunk in hunks:
-        if (hunk.a, hunk.b) != (start, first):
-            inside = int(start == hunk.a and 0 < start < len(old))  # what is only inserted needs its neighbours
-            where = bisect_left(blocks, hunk.a + inside, key=lambda one: one.a + one.size)  # it ends there or later
-            block = blocks[where] if where < len(blocks) else None
-            if block and block.a <= start - inside:
-                at = start - block.a + block.b
-                edits.append((at, at + hunk.a - start, new[first : hunk.b]))
-            else:
-                whole = False
-        start, first = hunk.a + hunk.size, hunk.b + hunk.size
-    for at, end, lines in reversed(edits):
-        present[at:end] = lines
-    return "".join(present), whole
-
-
-def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
-    """Return the blocks of lines that two texts share, or None if too many lines differ to find that out."""
-    least = min(len(old), len(new))
-    start = next((count for count in range(least) if old[count] != new[count]), least)
-    least -= start
-    end = next((count for count in range(least) if old[-1 - count] != new[-1 - count]), least)
-    middle, other = old[start : len(old) - end], new[start : len(new) - end]
-    same = [Match(at, at, 1) for at, pair in enumerate(zip(middle, other, strict=False)) if pair[0] == pair[1]]
-    # If values have changed, line by line, unless hardly any line is the same
-    if len(middle) != len(other) or 2 * len(same) < len(middle) - 1:
-        if max(len(middle), len(other)) > MOST_DIFFERENT:
-            return None
-        same = SequenceMatcher(None, middle, other).get_matching_blocks()
-    inner = [Match(one.a + start, one.b + start, one.size) for one in same]
-    return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
-
-
-def _joined(blocks: Iterable[Match]) -> list[Match]:
-    """Return the blocks, with those that follow each other as one."""
-    found: list[Match] = []
-    for one in blocks:
-        last = found[-1] if found else None
-        if last and (last.a + last.size, last.b + last.size) == (one.a, one.b):
-            found[-1] = Match(last.a, last.b, last.size + one.size)
-        else:
-            found.append(one)
     return found
 
 
@@ -450,9 +353,107 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     return replace(move, decision=decision, remember=replace(remember, memory=memory)), "waits", verdict.because
 
 
-WAITS = "Image-Update-Waits"
-NONE = "-"
-Key = tuple[str, str, str]  # Application (namespace/name), alias, image
+def rest_of(head: Head, waiting: Iterable[Waiting], unread: Iterable[Unread], subs: Iterable[Subscription]) -> Rest:
+    """Return what our commit changed beyond these builds: builds of Applications that this run did not read.
+
+    A build that cannot be decided is among them, unless its file on the head branch cannot be read: that may be broken.
+    """
+    if head.before is None or not head.changed:
+        return {}
+    files = dict(head.before.files)
+    for one in waiting:
+        with suppress(TaskError):
+            kind = resolve(one.subscription, head.before)
+            target = target_of(one.subscription, kind, carry=one.situation.terms.carry)
+            files.update(EDITORS[kind].write(files, target, one.image)[0])
+    broken = [one.subscription for one in unread if one.on_head]
+    ours = set(map(state_path, subs)) - {state_path(one.subscription) for one in unread if not one.on_head}
+    left = [path for path in head.changed if path not in ours and not any(_writes(one, path) for one in broken)]
+    pairs = {path: (files.get(path), head.files.get(path)) for path in left}
+    return {path: pair for path, pair in pairs.items() if _text(pair[0]) != _text(pair[1])}
+
+
+def with_rest(base: Files, changed: Files, rest: Rest) -> tuple[dict[str, File], list[str]]:
+    """Return the changes with those of other Applications, and the files where some of the latter are lost.
+
+    Where the base has changed the same lines, it wins.
+    """
+    files, lost = dict(changed), []
+    for path, (before, after) in rest.items():
+        if path in changed and is_state_path(path):
+            continue  # what is remembered is no text to merge
+        now = files.get(path, base.get(path))
+        text, whole = merged_text(_text(before), _text(after), _text(now))
+        lost += [] if whole or is_state_path(path) else [path]
+        if text is None:
+            files[path] = GONE
+        elif text != _text(now):
+            files[path] = replace(now or after or File(""), text=text)
+    return {path: file for path, file in files.items() if file != base.get(path, GONE)}, lost
+
+
+def _text(file: File | None) -> str | None:
+    return file.text if file and file.mode else None
+
+
+def merged_text(before: str | None, after: str | None, now: str | None) -> tuple[str | None, bool]:
+    """Return the text of now with the change from before to after, and whether it has all of that change.
+
+    Lines that changed in both stay as they are now. So does a whole text in which too many lines differ.
+    """
+    if now in (before, after):
+        return after, True
+    if before is None or after is None or now is None:
+        return now, False
+    old, new, present = (text.splitlines(keepends=True) for text in (before, after, now))
+    blocks, hunks = _blocks(old, present), _blocks(old, new)
+    if blocks is None or hunks is None:
+        return now, False
+    whole, start, first = True, 0, 0
+    edits = []
+    for hunk in hunks:
+        if (hunk.a, hunk.b) != (start, first):
+            inside = int(start == hunk.a and 0 < start < len(old))  # what is only inserted needs its neighbours
+            where = bisect_left(blocks, hunk.a + inside, key=lambda one: one.a + one.size)  # it ends there or later
+            block = blocks[where] if where < len(blocks) else None
+            if block and block.a <= start - inside:
+                at = start - block.a + block.b
+                edits.append((at, at + hunk.a - start, new[first : hunk.b]))
+            else:
+                whole = False
+        start, first = hunk.a + hunk.size, hunk.b + hunk.size
+    for at, end, lines in reversed(edits):
+        present[at:end] = lines
+    return "".join(present), whole
+
+
+def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
+    """Return the blocks of lines that two texts share, or None if too many lines differ to find that out."""
+    least = min(len(old), len(new))
+    start = next((count for count in range(least) if old[count] != new[count]), least)
+    least -= start
+    end = next((count for count in range(least) if old[-1 - count] != new[-1 - count]), least)
+    middle, other = old[start : len(old) - end], new[start : len(new) - end]
+    same = [Match(at, at, 1) for at, pair in enumerate(zip(middle, other, strict=False)) if pair[0] == pair[1]]
+    # If values have changed, line by line, unless hardly any line is the same
+    if len(middle) != len(other) or 2 * len(same) < len(middle) - 1:
+        if max(len(middle), len(other)) > MOST_DIFFERENT:
+            return None
+        same = SequenceMatcher(None, middle, other).get_matching_blocks()
+    inner = [Match(one.a + start, one.b + start, one.size) for one in same]
+    return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
+
+
+def _joined(blocks: Iterable[Match]) -> list[Match]:
+    """Return the blocks, with those that follow each other as one."""
+    found: list[Match] = []
+    for one in blocks:
+        last = found[-1] if found else None
+        if last and (last.a + last.size, last.b + last.size) == (one.a, one.b):
+            found[-1] = Match(last.a, last.b, last.size + one.size)
+        else:
+            found.append(one)
+    return found
 
 
 def trailers_of(apps: Sequence[AppChanges]) -> list[Trailer]:
