@@ -116,7 +116,7 @@ def commit_id(given: Given) -> str:
 
 def author_name(given: Given) -> str:
     """Return a name that git accepts; "" if none is given, since the repository's config may have one."""
-    text = given.without_placeholders("".join(given.texts).strip()) if given.is_given else ""
+    text = one_text(given)
     if text and not is_name(text):
         hint = "leave out < > and control characters; --git-author-email takes the address"
         raise given.wrong(text, "a name that Git takes", hint)
@@ -125,7 +125,7 @@ def author_name(given: Given) -> str:
 
 def author_email(given: Given) -> str:
     """Return an e-mail address; "" if none is given, since the repository's config may have one."""
-    text = given.without_placeholders("".join(given.texts).strip()) if given.is_given else ""
+    text = one_text(given)
     if text and not is_address(text):
         raise given.wrong(text, "an e-mail address", "write the address alone, such as bot@example.com")
     return text

@@ -192,11 +192,7 @@ _PAGE = re.compile(r"https://[^\s?#]+/(?:pull|pull-requests|merge_requests)/([0-
 _REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
 
 
-class RequestEvent(NamedTuple):
-    """The pull request that a job runs for."""
-
-    repository: str  # its URL
-    number: str
+_PIPELINE = "run it in a pipeline that is started by a pull request"
 
 
 class RequestVariables(NamedTuple):
@@ -205,10 +201,9 @@ class RequestVariables(NamedTuple):
     system: str  # the variable that distinguishes this system from others
     numbers: tuple[str, ...]  # variables; the first that is set counts
     repositories: tuple[str, ...]  # templates of variables
-    hint: str
+    hint: str = _PIPELINE
 
 
-_PIPELINE = "run it in a pipeline that is started by a pull request"
 REQUESTS = (
     RequestVariables(
         "GITLAB_CI",
@@ -226,18 +221,20 @@ REQUESTS = (
         "TF_BUILD",
         ("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID"),
         ("{BUILD_REPOSITORY_URI}",),
-        _PIPELINE,
     ),
-    RequestVariables("CIRCLECI", ("CIRCLE_PULL_REQUEST",), ("{CIRCLE_REPOSITORY_URL}",), _PIPELINE),
-    RequestVariables("JENKINS_URL", ("CHANGE_ID",), ("{GIT_URL}",), _PIPELINE),
-    RequestVariables("BUILDKITE", ("BUILDKITE_PULL_REQUEST",), ("{BUILDKITE_REPO}",), _PIPELINE),
-    RequestVariables("DRONE", ("DRONE_PULL_REQUEST",), ("{DRONE_REPO_LINK}",), _PIPELINE),
-    RequestVariables("CI_REPO_URL", ("CI_COMMIT_PULL_REQUEST",), ("{CI_REPO_URL}",), _PIPELINE),  # Woodpecker
+    RequestVariables("CIRCLECI", ("CIRCLE_PULL_REQUEST",), ("{CIRCLE_REPOSITORY_URL}",)),
+    RequestVariables("JENKINS_URL", ("CHANGE_ID",), ("{GIT_URL}",)),
+    RequestVariables("BUILDKITE", ("BUILDKITE_PULL_REQUEST",), ("{BUILDKITE_REPO}",)),
+    RequestVariables("DRONE", ("DRONE_PULL_REQUEST",), ("{DRONE_REPO_LINK}",)),
+    RequestVariables("CI_REPO_URL", ("CI_COMMIT_PULL_REQUEST",), ("{CI_REPO_URL}",)),  # Woodpecker
 )
 
 
-def request_event(environ: Mapping[str, str]) -> RequestEvent:
-    """Return the pull request of this job. Raises `UsageError`, which names the variables that are missing."""
+def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the repository's URL and the number of the pull request that this job runs for.
+
+    Raises `UsageError`, which names the variables that are missing.
+    """
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's names
         return _of_actions(known)
@@ -254,13 +251,13 @@ def request_event(environ: Mapping[str, str]) -> RequestEvent:
         if not repository:
             names = " or ".join(text.strip("{}") for text in one.repositories)
             raise UsageError("--comment: the pull request's repository is not known", hint=f"set {names}")
-        return RequestEvent(repository, number)
+        return repository, number
     names = ", ".join(("GITHUB_REF", *(one.numbers[-1] for one in REQUESTS)))
     hint = f"run it in a job of a pull request, or set one of {names}"
     raise UsageError("--comment: no variable of a CI system names a pull request", hint=hint)
 
 
-def _of_actions(known: Mapping[str, str]) -> RequestEvent:
+def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
     """Return the pull request in the reference, else the one in the event.
 
     In `pull_request_target`, the reference is the base branch.
@@ -270,9 +267,9 @@ def _of_actions(known: Mapping[str, str]) -> RequestEvent:
         raise UsageError("--comment: the pull request's repository is not known", hint="set GITHUB_SERVER_URL")
     reference, path = known.get("GITHUB_REF", ""), known.get("GITHUB_EVENT_PATH", "")
     if match := _REF.fullmatch(reference):
-        return RequestEvent(repository, match[1])
+        return repository, match[1]
     if number := _in_the_event(path):
-        return RequestEvent(repository, number)
+        return repository, number
     event = f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) names none" if path else "GITHUB_EVENT_PATH is not set"
     message = f"--comment: this job runs for no pull request: GITHUB_REF is {reference[:200]!r}, and {event}"
     raise UsageError(message, hint="run it in a workflow that is started on: pull_request")

@@ -59,7 +59,7 @@ def record_of(record: type, given: Mapping[str, Any]) -> Any:
 def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) -> inspect.Parameter:
     """Return the parameter from which Typer makes the option of this field. For a bool, it is `--x/--no-x`."""
     flag, many = kind is bool or bool in get_args(kind), get_origin(kind) is tuple
-    default = option.shown or ("" if many or isinstance(field.default, Secret) else field.default)
+    default = "" if many or isinstance(field.default, Secret) else field.default
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
         given = _given(context, param, value, option, default)
@@ -83,10 +83,10 @@ def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) ->
         callback=read,
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
-    typed: Any = bool if flag else str
-    if many:
-        typed = list[str] if needed else list[str] | None
-    shown = inspect.Parameter.empty if needed else None if many else bool(default) if flag else default
+    typed: Any = bool if flag else list[str] | None if many else str
+    shown: Any = bool(default) if flag else None if many else option.shown or default
+    if needed:
+        typed, shown = list[str] if many else str, inspect.Parameter.empty
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=Annotated[typed, info]
     )
@@ -97,8 +97,8 @@ def _given(context: typer.Context, param: typer.CallbackParam, value: Any, optio
     source = SOURCES.get(found.name if found else "", "default")
     if source == "variable":
         value = os.environ[str(param.envvar)]  # whole: Typer splits it at blanks
-    texts = tuple(map(str, value)) if isinstance(value, list | tuple) else () if value is None else (str(value),)
-    return Given(param.opts[0], texts, source, option.metavar, default)
+    values = () if source == "default" else value if isinstance(value, list | tuple) else (value,)
+    return Given(param.opts[0], tuple(map(str, values)), source, option.metavar, default)
 
 
 _PAGE = re.compile(r"-|.*\.html?|\.{0,2}/.*")  # what cannot be NAME or NAMESPACE/NAME, or will not be

@@ -128,7 +128,7 @@ def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
     """Return the pull request for the plan's comment. Plans of other images or Applications have their own comments."""
     if not settings.dry:
         raise UsageError("--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run")
-    event, argo, scope = request_event(environ), settings.sources, settings.scope
+    (repository, number), argo, scope = request_event(environ), settings.sources, settings.scope
     narrowed = (settings.application, scope.project, scope.namespace, scope.selector)
     sources = tuple(without_login(one) for one in settings.sources.applications)
     plan = (
@@ -138,7 +138,7 @@ def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
         argo.kube_context,
         narrowed,
     )
-    return PlanComment(event.repository, event.number, sha256(json.dumps(plan).encode()).hexdigest())
+    return PlanComment(repository, number, sha256(json.dumps(plan).encode()).hexdigest())
 
 
 def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping[str, str]) -> DeployedSource | None:

@@ -87,7 +87,8 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
     verdicts = [decision.judged for decision in report.decisions]
     decisions: Samples = Counter((str(verdict.rule), str(verdict.verdict)) for verdict in verdicts)
     number, seconds, kept = counts(report), round(seconds, 3), _kept(before)
-    added: Mapping[str, Samples] = {
+    last_success = "last_success_timestamp_seconds"
+    of_this_run: Mapping[str, Samples] = {
         "runs_total": {(report.command, status(report)): 1},
         "decisions_total": decisions,
         "commits_total": {(): len(landed)},
@@ -98,9 +99,6 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
             for severity in ("error", "warning")
         },
         "run_seconds_total": {(): seconds},
-    }
-    last_success = "last_success_timestamp_seconds"
-    shown: Mapping[str, Samples] = {
         "last_run_timestamp_seconds": {(): now},
         last_success: {(): now} if report.exit == Exit.OK else kept.get(last_success, {}),
         "last_run_exit_code": {(): report.exit},
@@ -116,7 +114,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
     for name, (kind, words, labels) in FAMILIES.items():
         family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
         family = family_type(PREFIX + name, words, labels=labels)
-        samples, old = (added[name], kept.get(name, {})) if kind == "counter" else (shown[name], {})
+        samples, old = of_this_run[name], kept.get(name, {}) if kind == "counter" else {}
         for values in sorted(samples.keys() | old.keys()):
             family.add_metric(values, samples.get(values, 0) + old.get(values, 0))
         if family.samples:

@@ -31,15 +31,15 @@ def table(report: JSON, console: Console) -> str:
     Only diffs may be wider than the console.
     """
     head = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
-    text = _rendered(console, head, *_grids(report, console))
+    text = rendered(console, head, *_grids(report, console))
     for commit in own_commits(report):
-        text += _rendered(console, _NOTHING, *_commit(commit))
+        text += rendered(console, _NOTHING, *_commit(commit))
         if commit.get("diff"):
             text += diff_text(commit["diff"], console)
     below = [Text(printable(f"{one['outcome']} {waiting_words(one)}")) for one in report.get("waiting", ())]
     below = [*(Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)), *below]
     end = [*([_NOTHING, *below] if below else []), _NOTHING, head] if report["decisions"] or report["commits"] else []
-    return text + (_rendered(console, *end) if end else "")
+    return text + (rendered(console, *end) if end else "")
 
 
 def diff_text(diff: str, console: Console | None) -> str:
@@ -52,7 +52,8 @@ def diff_text(diff: str, console: Console | None) -> str:
     return shown.get()
 
 
-def _rendered(console: Console, *parts: RenderableType) -> str:
+def rendered(console: Console, *parts: RenderableType) -> str:
+    """Return these parts as lines for a console."""
     with console.capture() as shown:
         console.print(Group(*parts))
     return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())  # rich fills cells with blanks

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +19,7 @@ from rich.text import Text
 from task.model import Image, ImageStatus, PastBuild, Policy, Status, Verdict
 from task.output.report_json import constraint_of, problem_as_json
 from task.output.report_page import render
+from task.output.report_text import rendered
 from task.output.words import NOT_READ, VERDICTS
 from task.policy.builds import hold_text
 from task.policy.judge import objection
@@ -282,9 +283,7 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
     for one, row in () if brief else zip(ordered(status), rows, strict=True):
         known = [(Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(one)]
         parts += [Text("  ").join(row), Padding(_grid(known), (0, 0, 0, 6))]
-    with console.capture() as shown:
-        console.print(Group(*parts, Text(summary(status), "bold")))
-    return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())  # rich fills cells with blanks
+    return rendered(console, *parts, Text(summary(status), "bold"))
 
 
 def _words(one: ImageStatus, *, brief: bool) -> tuple[str, str, str, str]:
