@@ -222,6 +222,11 @@ class Group(str):
     pairs = partialmethod(option, (), read=every_pair)
 
 
+def flag_of(field: str) -> str:
+    """Return the name of an option, by that of its field."""
+    return "--" + field.replace("_", "-")
+
+
 def variable_of(flag: str) -> str:
     """Return the name of an option's variable."""
     return ENV_PREFIX + flag.removeprefix("--").upper().replace("-", "_")

@@ -21,6 +21,7 @@ from task.option import (
     commit_id,
     count,
     every_text,
+    flag_of,
     prefix,
     seconds,
     secret,
@@ -714,15 +715,8 @@ def _check_verify(given: VerifyOptions) -> None:
 
 def _check_api(given: CommitOptions) -> None:
     """Raise `UsageError` for what a commit through GitHub's API cannot have: an author, or our signature."""
-    options = (
-        ("--signing-key", bool(given.signing_key)),
-        ("--signing-format", bool(given.signing_format)),
-        ("--sign-off", given.sign_off),
-        ("--push-option", bool(given.push_option)),
-        ("--git-author-name", bool(given.git_author_name)),
-        ("--git-author-email", bool(given.git_author_email)),
-    )
-    if named := [option for option, is_given in options if is_given]:
+    fields = ("signing_key", "signing_format", "sign_off", "push_option", "git_author_name", "git_author_email")
+    if named := [flag_of(field) for field in fields if getattr(given, field)]:
         raise UsageError(
             f"{', '.join(named)} and --commit-through github are {'all' if named[1:] else 'both'} given",
             hint=f"leave out --commit-through, or {'the others' if named[1:] else named[0]}: "

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.model import Build
+from task.settings import EventOptions
 from task.timestamps import of_unix, utc
 from task.urls import host_and_path, without_login
 
@@ -104,11 +105,10 @@ _COUNTERS = (
 )
 
 
-def build_of(
-    environ: Mapping[str, str], *, sequence: str = "", source_commit: str = "", source_repository: str = "",
-    created: str = "",
-) -> Build:  # fmt: skip
+def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -> Build:
     """Return the build's identity, from the options first, then from the CI system's variables.
+
+    `repository` is what `--source-repository` says.
 
     The variables complete the options if the job itself is the build. If `--source-commit` or `--source-repository`
     name another source than the job's own, the job only deploys, and its number says nothing about the age of the
@@ -119,9 +119,8 @@ def build_of(
     The repository is without a login. The time is RFC 3339 in UTC, or "" if it only means "no date". Raises
     `UsageError` for an invalid option.
     """
-    number, counter, time = sequence_of(sequence), "", created_of(created)
-    commit, repository = source_commit.strip().lower(), source_repository.strip()
-    job = origin_of(environ)
+    number, counter, time = sequence_of(given.sequence), "", created_of(given.created)
+    commit, job = given.source_commit, origin_of(environ)
     if _is_the_build(job, commit, repository):
         if number is None:
             number, counter = _counted(environ)

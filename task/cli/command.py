@@ -19,7 +19,7 @@ from typer.core import TyperArgument, TyperCommand, TyperOption
 from task import shutdown
 from task.cli.call import Call
 from task.errors import UsageError
-from task.option import Given, Option, Origin, one_of, variable_of
+from task.option import Given, Option, Origin, flag_of, one_of, variable_of
 from task.secret import Secret
 from task.settings import GROUPS, REQUIRED, TAKEN, Settings, check, options_of
 
@@ -70,7 +70,7 @@ def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) ->
             raise typer.BadParameter("it is blank", param=param)
         return found
 
-    name = option.flag or "--" + field.name.replace("_", "-")
+    name = option.flag or flag_of(field.name)
     named = () if option.argument else (f"{name}/--no-{name[2:]}" if flag else name,)
     info = (typer.Argument if option.argument else typer.Option)(
         *named,

@@ -20,7 +20,7 @@ from task.files import read_text
 from task.git.hosts import remote_of
 from task.git.names import rewritten
 from task.model import Hold, Image, Person
-from task.option import variable_of
+from task.option import flag_of, variable_of
 from task.output.report_json import BY_HAND
 from task.repository_config.config import seconds_of
 from task.settings import SECRETS, CommitOptions, EventOptions, Settings
@@ -40,19 +40,13 @@ def built_images(given: EventOptions) -> tuple[Image, ...]:
 
 def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
     """Return the pipeline's job. Raises `UsageError` for an impossible value."""
-    asked, named = settings.commit, _named_for_requests(settings.commit, environ)
+    named = _named_for_requests(settings.commit, environ)
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     own = without_login(settings.source_repository or origin.repository)
     if settings.command in ("scan", "promote"):  # the CI job has built nothing
         origin, environ = Origin(run=origin.run), {}
     given, commits = settings.event, settings.commit
-    build = build_of(
-        environ,
-        sequence=given.sequence,
-        source_commit=given.source_commit,
-        source_repository=settings.source_repository,
-        created=given.created,
-    )
+    build = build_of(environ, given, settings.source_repository)
     repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
     commit, run = given.source_commit or origin.commit, commits.pipeline_run or without_login(origin.run)
     page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
@@ -91,11 +85,11 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         comment=_comment(settings, images, environ) if settings.comment else None,
         repository_config=settings.git.repository_config,
         requests=PullRequestOptions(
-            asked.pull_request_label,
-            asked.pull_request_reviewer,
-            asked.pull_request_assignee,
-            asked.pull_request_draft,
-            asked.auto_merge,
+            commits.pull_request_label,
+            commits.pull_request_reviewer,
+            commits.pull_request_assignee,
+            commits.pull_request_draft,
+            commits.auto_merge,
             named,
             source=page,
             run=run,
@@ -114,14 +108,15 @@ def _minimum_age(text: str) -> int:
 
 def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the options about pull requests, except `--pull-request`, that the command line has and no variable."""
-    values = {
-        "--pull-request-label": asked.pull_request_label,
-        "--pull-request-reviewer": asked.pull_request_reviewer,
-        "--pull-request-assignee": asked.pull_request_assignee,
-        "--pull-request-draft": asked.pull_request_draft,
-        "--auto-merge": asked.auto_merge,
-    }
-    return tuple(name for name, value in values.items() if value and not environ.get(variable_of(name), "").strip())
+    fields = (
+        "pull_request_label",
+        "pull_request_reviewer",
+        "pull_request_assignee",
+        "pull_request_draft",
+        "auto_merge",
+    )
+    named = [flag_of(field) for field in fields if getattr(asked, field)]
+    return tuple(flag for flag in named if not environ.get(variable_of(flag), "").strip())
 
 
 def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> PlanComment:

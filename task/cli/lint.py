@@ -266,8 +266,7 @@ def line_of(path: str, start: int, key: str, value: str, *, sure: bool = False, 
     if none of them has it, the first one, or `start` if the line has to be `sure`. `text` is that of a file that is not
     on this machine.
     """
-    lines, _ = _read(path, text)
-    begin, end = _document(path, start, text)
+    lines, begin, end = _document(path, start, text)
     numbers = _numbers(path, key, text)
     found = numbers[bisect_right(numbers, begin - 1) : bisect_left(numbers, end)][:MOST]
     shown = value.strip().partition("\n")[0]
@@ -280,8 +279,7 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
     If the document has no such field, it is the line of the nearest one above, in the end `start`.
     """
-    lines, _ = _read(path, None)
-    begin, end = _document(path, start, None)
+    lines, begin, end = _document(path, start, None)
     text = "\n".join(lines[begin:end])
     line = start
     try:
@@ -300,12 +298,12 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
     return line
 
 
-def _document(path: str, start: int, text: str | None) -> tuple[int, int]:
-    """Return the first line, from 0, of the document that begins at a line, and the line after its last one."""
+def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
+    """Return all lines, and of the document that begins at a line the first one, from 0, and the one after its end."""
     lines, ends = _read(path, text)
     begin = max(start, 1) - 1
     last = bisect_left(ends, begin + 1)
-    return begin, ends[last] if last < len(ends) else len(lines)
+    return lines, begin, ends[last] if last < len(ends) else len(lines)
 
 
 @lru_cache(maxsize=8)

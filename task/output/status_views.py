@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from task.model import Image, ImageStatus, PastBuild, Policy, Status, Verdict
+from task.model import Image, ImageStatus, PastBuild, Status, Verdict
 from task.output.report_json import constraint_of, problem_as_json
 from task.output.report_page import render
 from task.output.report_text import rendered
@@ -201,17 +201,10 @@ def rules(one: ImageStatus) -> str:
     words += [f"ignore-tags {', '.join(policy.ignore)}"] if policy.ignore else []
     words += [f"tag-order {policy.tag_order}"] if policy.tag_order else []
     words += [f"platforms {', '.join(policy.platforms)}"] if policy.platforms else []
-    words += _ways(policy, one)
+    words += ["pin-digest"] if policy.pin_digest else []
+    words += ["by pull request"] if sub.pull_request else []
+    words += [f"to the branch {sub.head_template}"] if sub.head_template else []
     return "; ".join(words)
-
-
-def _ways(policy: Policy, one: ImageStatus) -> list[str]:
-    sub = one.subscription
-    return [
-        *(["pin-digest"] if policy.pin_digest else []),
-        *(["by pull request"] if sub.pull_request else []),
-        *([f"to the branch {sub.head_template}"] if sub.head_template else []),
-    ]
 
 
 def build_line(build: PastBuild) -> str:

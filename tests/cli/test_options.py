@@ -179,8 +179,8 @@ def test_the_variables_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
         "REFRESH": "off",
     }.items():
         monkeypatch.setenv(f"IMAGE_UPDATE_{name}", value)
-    found = read("run", "--tag", "1")
-    assert found.event.tag == "1"
+    found = read("run", "--tag", "1", "--source-commit", " ABCDEF1 ")
+    assert (found.event.tag, found.event.source_commit) == ("1", "abcdef1")
     assert found.event.image == ("a:1 b:2",)
     assert found.application == ("x", "y", "z", "w")
     assert found.sources.applications == ("one folder", "two")
