@@ -242,7 +242,7 @@ def test_a_branch_that_was_set_back_meanwhile(repo: Path, shallow: bool) -> None
     commit(repo, {"README.md": "taken out again\n"})
     with open_store(repo) as store:
         if not shallow:
-            store._remote._depth, store._remote._filter = [], ""
+            store._remote._shallow, store._remote._filter = False, ""
         snapshot = read(store)
         git(repo, "update-ref", "refs/heads/main", before)
         with pytest.raises(Outpaced):

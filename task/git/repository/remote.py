@@ -69,7 +69,7 @@ class Remote:
         self._filter = _SMALL if files else _PARTIAL
         if cache_dir:
             self._borrow(cache_dir, url)
-        self._depth = ["--depth=1"]
+        self._shallow = True
         self._size = 0  # bytes of packs in the folder
         self.objects = Objects(git, self._folder)
 
@@ -127,9 +127,10 @@ class Remote:
     def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
         """Yield (id or `ref: name`, ref) for the lines of ls-remote. A server may have a million of them."""
         self._folder.create()
+        run = partial(self._git.run, "ls-remote", *argv, git_dir=self._folder.path, clock=self.clock)
         try:
             with self._logged(f"list {what}"):
-                out = self._ask("ls-remote", *argv).out
+                out = self._ask(run).out
         except GitFailed as error:
             raise self._failure(error, self.repo) from error
         for line in BytesIO(out):
@@ -233,9 +234,9 @@ class Remote:
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
         refspec = f"+{name}:refs/image-update/{ref}"
         while True:
-            depths = [f"--depth={depth}"] if self._depth else []
+            depth = depth if self._shallow else 0
             try:
-                said = self._fetch(*depths, refs=[refspec, *more], why=why, meanwhile=meanwhile)
+                said = self._fetch(why, [refspec, *more], depth, meanwhile=meanwhile)
             except GitFailed as error:
                 if f"couldn't find remote ref {name}" in error.err:
                     if optional:
@@ -251,7 +252,7 @@ class Remote:
                 self._filter = _WHOLE
             with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
                 tip = file.readline().partition("\t")[0]
-            if ref == "base" and depths:  # for later runs: all below it is here, without history
+            if ref == "base" and depth:  # for later runs: all below it is here, without history
                 self._folder.kept = Kept(tip, self._filter == _WHOLE)
             return tip
 
@@ -261,17 +262,8 @@ class Remote:
         if not absent:
             return
         self._filter = _PARTIAL
-        # The way in which git itself fetches what a partial clone lacks. With `haves` the server would leave out all
-        # that the tip refers to.
-        stdin = "".join(f"{oid}\n" for oid in absent)
         try:
-            self._fetch(
-                "--no-write-fetch-head",
-                "--stdin",
-                negotiation="noop",
-                stdin=stdin,
-                why=counted(len(absent), "file"),
-            )
+            self._fetch(counted(len(absent), "file"), oids=absent)
         except GitFailed as error:
             if any(words in error.err for words in _FILTER_REFUSED):
                 self._filter = _WHOLE
@@ -341,7 +333,7 @@ class Remote:
         """Return (id, tree, parents) of the last commits of a branch."""
         refspec = f"+refs/heads/{branch}:refs/image-update/look"
         try:
-            self._fetch(f"--depth={_LOOK_BACK}", refs=[refspec], why="whether the commit arrived")
+            self._fetch("whether the commit arrived", [refspec], _LOOK_BACK)
             lines = self.local("log", "--format=%H %T %P", "refs/image-update/look").decode().splitlines()
         except GitFailed as error:
             raise self._failure(error, self.subject(branch)) from error
@@ -355,25 +347,15 @@ class Remote:
         """Run a command on what was fetched. It does not contact the server. Raises `GitFailed`."""
         return self._git.run(*argv, git_dir=self._folder.complete(), stdin=stdin, clock=self.clock).out
 
-    def _ask(
-        self,
-        *argv: str,
-        stdin: str = "",
-        meanwhile: Callable[[], object] | None = None,
-        stop: Callable[[str], str] | None = None,
-    ) -> Ran:
+    def _ask(self, run: Callable[..., Ran]) -> Ran:
         """Run a command that changes nothing on the server, a few times if the server is unreachable or breaks off."""
-        folder = self._folder.path
-        run = partial(
-            self._git.run, *argv, git_dir=folder, stdin=stdin, clock=self.clock, meanwhile=meanwhile, stop=stop
-        )
 
         def ask() -> Ran:
             while True:
                 try:
                     return self._logged_in(run)
                 except GitFailed as error:
-                    if not self._git.redirected(self._url, error, REMOTE, folder, self.clock):
+                    if not self._git.redirected(self._url, error, REMOTE, self._folder.path, self.clock):
                         raise
                     self._log_in()
 
@@ -410,26 +392,25 @@ class Remote:
 
     def _fetch(
         self,
-        *options: str,
         why: str,
         refs: Sequence[str] = (),
-        negotiation: str = "default",
-        stdin: str = "",
+        depth: int = 0,
+        oids: Sequence[str] = (),
         meanwhile: Callable[[], object] | None = None,
     ) -> str:
-        """Fetch, and return git's output."""
-        if self._filter == _WHOLE:
-            self._folder.complete()
-        else:
-            self._folder.partial()
+        """Fetch, and return git's output. `oids` are fetched as git itself fetches what a partial clone lacks."""
+        folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         filters = [f"--filter={self._filter}"] if self._filter else []
         small = self._filter == _SMALL and not self._size  # later fetches bring only what is new
-        progress = ["--progress"] if small else []
-        argv = ("fetch", "--quiet", *progress, "--no-tags", *filters, *options, REMOTE, *refs)
-        negotiated = ("-c", f"fetch.negotiationAlgorithm={negotiation}")
+        options = ["--progress"] if small else []
+        options += [f"--depth={depth}"] if depth else []
+        options += ["--no-write-fetch-head", "--stdin"] if oids else []
+        # With `haves` the server would leave out all that the tip refers to.
+        negotiation = ("-c", f"fetch.negotiationAlgorithm={'noop' if oids else 'default'}")
+        argv = (*negotiation, "fetch", "--quiet", "--no-tags", *filters, *options, REMOTE, *refs)
+        run = partial(self._git.run, *argv, git_dir=folder, clock=self.clock, stdin="".join(f"{one}\n" for one in oids))
         with self._logged(f"fetch {why}"):
-            stop = self._too_large if small else None
-            return self._ask(*negotiated, *argv, stdin=stdin, meanwhile=meanwhile, stop=stop).err
+            return self._ask(partial(run, meanwhile=meanwhile, stop=self._too_large if small else None)).err
 
     def _too_large(self, said: str) -> str:
         """Return why the transfer has to be stopped: without its files, the repository would arrive sooner."""
@@ -454,8 +435,8 @@ class Remote:
             self.without_cache()
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self._restart("sha256")
-        elif _NO_SHALLOW in said and self._depth:
-            self._depth, self._filter = [], _WHOLE
+        elif _NO_SHALLOW in said and self._shallow:
+            self._shallow, self._filter = False, _WHOLE
         elif self._filter != _WHOLE and any(words in said for words in _FILTER_REFUSED):
             self._filter = _PARTIAL if self._filter == _SMALL else _WHOLE
         else:
