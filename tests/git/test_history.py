@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from git_servers import daemon, git_server
@@ -290,10 +289,14 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         texts(tmp_path / "nothing.git")
 
 
-@pytest.mark.parametrize(("limits", "last"), [({"patience": 0.0}, "320"), ({"size": 7}, "200")])
-def test_a_history_has_an_end_in_time_and_size(tmp_path: Path, limits: dict[str, Any], last: str) -> None:
+@pytest.mark.parametrize(("limits", "last"), [({"PATIENCE": 0.0}, "320"), ({"LARGEST": 7}, "200")])
+def test_a_history_has_an_end_in_time_and_size(
+    tmp_path: Path, limits: dict[str, float], last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in limits.items():
+        monkeypatch.setattr(f"task.git.repository.history.{name}", value)
     repo = long_history(tmp_path, 400, 40)
-    history = History(Remote(door(), str(repo)), "main", PATH, **limits)
+    history = History(Remote(door(), str(repo)), "main", PATH, 100)
     found = [text for _, text in history]
     history.close()
     assert (found[0], found[-1], history.end) == ("360", last, "limit")

@@ -20,10 +20,12 @@ FILE = frozenset({"file"})
 def written(repo: Path, *paths: str, most: int = 10, commits: int = 500) -> list[list[FileVersion]]:
     """The versions of each file."""
     remote = Remote(Git(os.environ, protocols=FILE), str(repo))
-    try:
-        found = list(versions_of(remote, "main", [paths[:1], paths], most, commits))
-    finally:
-        remote.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("task.git.repository.history.COMMITS", commits)
+        try:
+            found = list(versions_of(remote, "main", [paths[:1], paths], most))
+        finally:
+            remote.close()
     assert found[0] == {path: found[1][path] for path in paths[:1]}
     return [list(found[1][path]) for path in paths]
 

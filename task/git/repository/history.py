@@ -31,7 +31,6 @@ from task.git.repository.remote import Remote, restarted
 from task.model import FileVersion, Place
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, while more are wanted
-LIMIT = 100  # texts
 LARGEST = 64_000_000  # bytes of texts
 PATIENCE = 60.0  # seconds; for a file that rarely changes, a run would otherwise read all commits of a large repository
 _COMMITS_AT_ONCE = 1000  # commits whose trees are requested together
@@ -50,27 +49,16 @@ class History:
     The commit is the newest one that had the text. The text is None if there was no such file, or one that is no
     text. `path` is what the file was called at the last answer: renames are followed. `end` tells, once nothing
     follows, whether that was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
-    texts as asked for, `size` bytes of them, or `patience` seconds. Raises `SourceError` for what is no branch, and
+    texts as asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for what is no branch, and
     what `task.git.errors` says of servers.
     The remote is for it alone; `close` removes what was fetched.
     """
 
-    def __init__(
-        self,
-        remote: Remote,
-        branch: str,
-        path: str,
-        limit: int = LIMIT,
-        patience: float = PATIENCE,
-        size: int = LARGEST,
-    ) -> None:
+    def __init__(self, remote: Remote, branch: str, path: str, limit: int) -> None:
         self.path = path
         self.end: End = ""
-        self._remote = remote
-        self._branch = branch
-        self._limit = limit
-        self._patience = patience
-        self._size = size  # bytes that may still be read
+        self._remote, self._branch, self._limit = remote, branch, limit
+        self._size = LARGEST  # bytes that may still be read
         self._at = ""  # the next commit to read
         self._level = 0  # index into DEPTHS
         self._seen = 0  # number of commits
@@ -91,7 +79,7 @@ class History:
         self._remote.close()
 
     def _walk(self) -> Generator[tuple[str, str | None], None, None]:
-        given, end = 0, time.monotonic() + self._patience
+        given, end = 0, time.monotonic() + PATIENCE
         while not self.end:
             if self._seen and time.monotonic() > end:
                 self.end = "limit"
@@ -130,18 +118,16 @@ class History:
 
     def _commits(self) -> list[PastCommit]:
         """Return the next commits along first parents, and fetch more if necessary."""
-        found = self._here() if self._present else []
+        here = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
+        found = here(self._at) if self._present else []
         while not found and self._level < len(DEPTHS):
             if self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2:
                 break  # far fewer commits came than requested (others may have pushed some more meanwhile)
             tip = self._remote.fetch_commits(DEPTHS[self._level], self._branch)
             self._at = self._at or tip
             self._level, self._present = self._level + 1, True
-            found = self._here()
+            found = here(self._at)
         return found
-
-    def _here(self) -> list[PastCommit]:
-        return along_first_parents(self._remote.objects, self._at, _COMMITS_AT_ONCE)
 
     def _changes(self, commits: Sequence[PastCommit]) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
         """Return (start of another blob, number of commits used, path before that, entry one commit later)."""
@@ -237,22 +223,22 @@ class _Blob:
 
 
 def versions_of(
-    remote: Remote, branch: str, pages: Sequence[Sequence[str]], most: int, commits: int = COMMITS
+    remote: Remote, branch: str, pages: Sequence[Sequence[str]], most: int
 ) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
     """Yield, for each page of paths, the files' texts at the branch's tip and the different ones before it.
 
     They are newest first, at most `most` of each file, and only the texts of one page are in memory. They come from the
-    branch's last `commits`. A version that is older than these has no commit, and a file that is not there has no
+    branch's last `COMMITS`. A version that is older than these has no commit, and a file that is not there has no
     versions. Raises `SourceError` if there is no such branch, and the errors of `task.git.errors`.
     """
     found: list[tuple[Mapping[str, Sequence[_Blob]], ReadTree]] = []
 
     def versions(paths: Sequence[str]) -> Mapping[str, tuple[FileVersion, ...]]:
         if not found:
-            tip = remote.fetch_commits(commits, branch)
+            tip = remote.fetch_commits(COMMITS, branch)
             raw, read = _readers(remote.objects)
             every = list(dict.fromkeys(chain.from_iterable(pages)))
-            blobs = _blobs(raw, along_first_parents(remote.objects, tip, commits), every, most)
+            blobs = _blobs(raw, along_first_parents(remote.objects, tip, COMMITS), every, most)
             remote.fetch_files(list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid)), branch)
             found.append((blobs, read))
         known, read = found[0]
