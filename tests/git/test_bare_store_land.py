@@ -498,14 +498,16 @@ def test_a_cache_that_breaks_while_the_head_branch_is_looked_at(
     with open_store(repo) as store:
         wanted = change(read(store), head="bot")
         store.head_snapshot("bot", [])
-        held = store._held
+        root = store._root
 
-        def breaks(*_args: object) -> None:
-            monkeypatch.setattr(store, "_held", held)
+        def breaks(commit: str) -> str:
+            if commit != was:
+                return root(commit)
+            monkeypatch.setattr(store, "_root", root)
             store._remote.close()
             raise StartAgain
 
-        monkeypatch.setattr(store, "_held", breaks)
+        monkeypatch.setattr(store, "_root", breaks)
         landing = store.land(replace(wanted, head_commit=was) if known else wanted)
     assert tip(repo, "bot") == landing.commit
     assert tip(repo, "bot^") == tip(repo)

@@ -190,16 +190,16 @@ class BareRepository:
 
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit. Nothing is sent."""
-        _, made, held, _ = self._with_restarts(lambda: self._prepared(change))
-        return held or replace(made, commit="")
+        _, made, _ = self._with_restarts(lambda: self._prepared(change))
+        return replace(made, commit="") if made.pushed else made
 
     def land(self, change: Changeset) -> Landing:
         """Commit on the tip that was read, and push. Raises `Outpaced` if the branch has moved since.
 
         A head branch of ours is created, or replaced if it has not moved, and bears our mark. No other is replaced.
         """
-        change, made, held, there = self._with_restarts(lambda: self._prepared(change))
-        return held or replace(made, commit=self._send(change, made, there))
+        change, made, there = self._with_restarts(lambda: self._prepared(change))
+        return replace(made, commit=self._send(change, made, there)) if made.pushed else made
 
     def _send(self, change: Changeset, made: Landing, there: str) -> str:
         """Push the commit, signed if required, and return its id. `there` is the tip of the head branch, or ""."""
@@ -216,33 +216,29 @@ class BareRepository:
         folder, message = self._remote.ready(), _plain_message(change)
         return self._signer.commit(folder, made.tree, change.tip, message, change.author)
 
-    def _prepared(self, change: Changeset) -> tuple[Changeset, Landing, Landing | None, str]:
-        """Make the commit, and return it with its whole message and what `_held` says about it."""
-        made = self._make(change)
-        if change.head != change.base and not change.on_top:
-            change = replace(change, message=marked(change.message, made.tree, change.head))
-            made = self._make(change)
-        return change, made, *self._held(change, made)
+    def _prepared(self, change: Changeset) -> tuple[Changeset, Landing, str]:
+        """Make the commit. Return the changeset with its whole message, what `land` returns, and the head branch's tip.
 
-    def _held(self, change: Changeset, made: Landing) -> tuple[Landing | None, str]:
-        """Return a landing if a branch has exactly this on the same tip, else None; and the head branch's tip.
-
-        On an older tip, the same files may still conflict with changes to the base. The head branch's tip is "" if it
-        is absent or the base itself.
+        The landing is not `pushed` if a branch has exactly this on the same tip. On an older tip, the same files may
+        still conflict with changes to the base. The head branch's tip is "" if it is absent or the base itself.
         """
-        base, head = change.base, change.head
+        head, there = change.head, ""
+        replaces = head != change.base and not change.on_top
+        made = self._make(change)
+        if replaces:
+            change = replace(change, message=marked(change.message, made.tree, head))
+            made = self._make(change)
         if made.tree == self._root(change.tip):
-            return Landing(change.tip, made.tree, pushed=False), ""
-        there = ""
-        if head != base and not change.on_top:
+            return change, Landing(change.tip, made.tree, pushed=False), there
+        if replaces:
             there = self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
         # What was read of the head branch is gone after a restart.
         if there and change.head_commit and there not in self._roots and self._remote.fetch_head(head) != there:
             raise Outpaced(f"{head} is no longer at {there}")
         same = there and self._root(there) == made.tree
         if same and change.tip in commit_of(self._remote.objects, there).parents:
-            return Landing(there, made.tree, pushed=False), there
-        return None, there
+            made = Landing(there, made.tree, pushed=False)
+        return change, made, there
 
     def _snapshot(self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()) -> Snapshot:
         """Return the places at a commit. The files of other commits, `also`, are fetched together with its own."""
