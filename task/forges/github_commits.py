@@ -1,31 +1,40 @@
 """Commits through GitHub's API, which GitHub signs (docs.github.com/graphql: createCommitOnBranch, updateRefs).
 
 The author is whom the token belongs to: the API takes no other one.
+
+The API appends a commit to a branch that is still at the commit we read, which is compare-and-swap like our push. It
+cannot replace what a branch holds. A head branch that exists is therefore moved, in one step, to a commit that was made
+on a branch of its own: were it put back to its base first, GitHub would close its pull request for good.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from base64 import b64encode
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
 from task.forges.client import Limited, Reach, wait_of
 from task.forges.github import GitHubClient, graphql
 from task.forges.host import Connected
+from task.git.command import Git
+from task.git.repository.bare import BareRepository
 from task.http import Response
-from task.model import Changeset
+from task.model import Changeset, Landing, Through
 from task.plain_data import dig, elements
-from task.retry import NotDoneError
-from task.text import one_line
+from task.retry import NotDoneError, land_once
+from task.text import blanked, one_line
 
 COMMIT = "mutation($input: CreateCommitOnBranchInput!) { createCommitOnBranch(input: $input) { commit { oid } } }"
 REPOSITORY = "query($owner: String!, $name: String!) { repository(owner: $owner, name: $name) { id } }"
 MOVE = "mutation($input: UpdateRefsInput!) { updateRefs(input: $input) { clientMutationId } }"
 MOST = 40_000_000  # bytes of files as base64; GitHub accepts a little more in one request
 _GIT = "or commit with git: --commit-through git"
+_EXECUTABLE = "100755"
 _OID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _STALE = ("expected branch to point to", "pull and try again")
 # GitHub may have carried out a query that took too long.
@@ -34,7 +43,11 @@ _RULES = ("rule violations", "protected branch", "pull request", "required statu
 
 
 class GitHubCommits(Connected):
-    """One repository on GitHub with `task.git.repository.committed_by_api.CommitApi`: commits through GitHub's API."""
+    """GitHub's API for the commits of one repository.
+
+    Every method raises `Outpaced` if a branch is not where it should be, `NotDoneError` (see `land_once`), and
+    `UnreachableError`, which leaves open whether it was done.
+    """
 
     connect = GitHubClient
     needs = (
@@ -51,7 +64,7 @@ class GitHubCommits(Connected):
         self._id = ""  # of the repository, after the first query
 
     def commit(self, branch: str, change: Changeset) -> str:
-        """As `CommitApi.commit`."""
+        """Append the changeset to a branch that is at `change.tip`, and return the commit's id."""
         headline, _, body = change.message.replace("\0", "").strip().partition("\n")
         additions = [
             {"path": path, "contents": b64encode(file.text.encode("utf-8", "surrogateescape")).decode()}
@@ -84,7 +97,7 @@ class GitHubCommits(Connected):
         return commit
 
     def create(self, branch: str, commit: str) -> None:
-        """As `CommitApi.create`."""
+        """Create a branch."""
         what = f"make the branch {branch}"
         body = {"ref": f"refs/heads/{branch}", "sha": commit}
         answer = self._ask("POST", self._refs, what, json=body, fine=(409, 422))
@@ -96,7 +109,7 @@ class GitHubCommits(Connected):
             raise self._odd(what)
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
-        """As `CommitApi.replace`."""
+        """Move `head` from `was` to the commit that `aside` is at, and delete `aside`, in one step."""
         self._id = self._id or self._found()
         updates = [
             {"name": f"refs/heads/{head}", "beforeOid": was, "afterOid": commit, "force": True},
@@ -107,7 +120,7 @@ class GitHubCommits(Connected):
             raise self._odd(f"replace {head}")
 
     def delete(self, branch: str) -> None:
-        """As `CommitApi.delete`."""
+        """Delete a branch."""
         self._ask("DELETE", f"{self._refs}/heads/{quote(branch)}", f"delete the branch {branch}", fine=(404, 422))
 
     def _found(self) -> str:
@@ -174,3 +187,93 @@ class GitHubCommits(Connected):
         """Return the error for an odd answer: it is unknown whether the request was carried out."""
         message = f"{self._place.host} answers in a way that is not understood: could not {what}"
         return UnreachableError(message, hint="run it again")
+
+
+class CommittedByApi(BareRepository):
+    """As `BareRepository`, but `land` commits through an API, which is opened when it is first needed.
+
+    `check` raises an error if the API cannot commit to this repository. It needs no token.
+    """
+
+    through: ClassVar[Through] = "github"
+
+    def __init__(
+        self,
+        git: Git,
+        repo: str,
+        api: Callable[[], GitHubCommits],
+        cache_dir: str = "",
+        check: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__(git, repo, cache_dir=cache_dir)
+        self._api, self._check = api, check
+
+    def predict(self, change: Changeset) -> Landing:
+        """Return what `land` would return, without a commit. Raises the error of `check`, as `land` would."""
+        landing = super().predict(change)
+        if landing.pushed:
+            self._check()
+        return landing
+
+    def _send(self, change: Changeset, made: Landing, there: str) -> str:
+        base, head = change.base, change.head
+        if head == base or change.on_top or there == change.tip:
+            return self._commit(head, change, made)
+        if not there:
+            self._create(head, change.tip)
+            return self._commit(head, change, made)
+        aside = f"{head}-{secrets.token_hex(4)}"
+        try:
+            self._create(aside, change.tip)
+            commit = self._commit(aside, change, made)
+            with self._race(head, there):
+                land_once(
+                    lambda: self._api().replace(head, there, aside, commit),
+                    lambda: self._remote.tip(head) == commit,
+                    "whether the branch was moved",
+                )
+        except BaseException:
+            with suppress(TaskError, Outpaced):  # our temporary branch does no harm if it stays
+                self._api().delete(aside)
+            raise
+        return commit
+
+    def _create(self, branch: str, commit: str) -> None:
+        land_once(
+            lambda: self._api().create(branch, commit),
+            lambda: self._remote.tip(branch) == commit,
+            "whether the branch was made",
+        )
+
+    def _commit(self, branch: str, change: Changeset, made: Landing) -> str:
+        """Make the commit on a branch that is at `change.tip`, and return it."""
+        # Git makes the same tree from the same files, so a commit with this parent and tree is ours, or as good.
+        with self._race(branch, change.tip):
+            return land_once(
+                lambda: self._api().commit(branch, change),
+                lambda: self._remote.child(branch, change.tip, made.tree),
+                "whether the commit was made",
+            )
+
+    @contextmanager
+    def _race(self, branch: str, was: str) -> Iterator[None]:
+        """Raise `Outpaced` for a refusal if the branch has moved: a lost race with an unknown message."""
+        try:
+            yield
+        except RepositoryError as error:
+            if self._remote.tip(branch) != was:
+                raise Outpaced(f"{self._remote.subject(branch)}: {error.message}") from error
+            raise
+
+    def _refuse_odd_paths(self, change: Changeset) -> None:
+        super()._refuse_odd_paths(change)
+        subject = self._remote.subject(change.base)
+        for path, file in change.files.items():
+            if file.mode == _EXECUTABLE:
+                hint = "remove the bit (git update-index --chmod=-x PATH), or commit with git: --commit-through git"
+                message = f"{blanked(path)!r} has the executable bit, which GitHub's API would remove"
+                raise TargetError(message, hint=hint, subject=subject)
+            if any("\udc80" <= letter <= "\udcff" for letter in path):
+                hint = "rename it, or commit with git: --commit-through git"
+                message = f"{blanked(path)!r} is not UTF-8, and GitHub's API cannot name it"
+                raise TargetError(message, hint=hint, subject=subject)

@@ -18,10 +18,10 @@ from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
 from task.deciding.job import Followed, Landed
 from task.errors import TaskError, UsageError
+from task.forges.github_commits import CommittedByApi
 from task.forges.host import Comments, Deployments, Host
 from task.git.ancestry import Lineage
 from task.git.repository.bare import BareRepository
-from task.git.repository.committed_by_api import CommittedByApi
 from task.landing.ports import LiveApplications, Repository, World
 from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
 from task.output.log import Log

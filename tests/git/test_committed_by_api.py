@@ -15,9 +15,8 @@ from support import bare_repo, commit, git, show
 from task.errors import CredentialsError, Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
 from task.forges import github
 from task.forges.client import ForgeAddress, ForgeToken, Reach
-from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, GitHubCommits
+from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, CommittedByApi, GitHubCommits
 from task.git.command import Git
-from task.git.repository.committed_by_api import CommittedByApi
 from task.http import Limits
 from task.model import Changeset, File, Person, Place, Snapshot
 from task.retry import NotDoneError
