@@ -157,14 +157,14 @@ class InTagOrder(Rules):
         read = self._order.read(tag)
         if read is None:
             return "tag-order", f"tag-order {shortened(self._order.text)} does not match {tag or 'an empty tag'}"
-        group = f"the group {VERSION_GROUP} of tag-order"
-        if read.version is not None and parse_version(read.version) is None:
-            return "tag-order", f"{group} matches {read.version!r} of {tag}, which is not a version"
+        group, version = f"the group {VERSION_GROUP} of tag-order", read.get(VERSION_GROUP)
+        if version is not None and parse_version(version) is None:
+            return "tag-order", f"{group} matches {version!r} of {tag}, which is not a version"
         if not self.constraint:
             return "", ""
-        if read.version is None:
+        if version is None:
             return "tag-order", f"{group} has no part in {tag}"
-        rule, why = self._rules.objection(read.version, policy)
+        rule, why = self._rules.objection(version, policy)
         return rule, f"{tag}: {why}" if rule else ""
 
     def older(self, tag: str, current: str) -> str:

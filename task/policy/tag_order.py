@@ -32,14 +32,6 @@ _by_version = cmp_to_key(Version.compare)
 
 
 @dataclass(frozen=True)
-class ReadTag:
-    """A tag as an order reads it."""
-
-    parts: tuple[str | None, ...]  # what the named groups match, None for a group that took no part
-    version: str | None  # what the group `semver` matches
-
-
-@dataclass(frozen=True)
 class TagOrder:
     """One order. `groups` are the named groups of the pattern, in its order."""
 
@@ -54,17 +46,18 @@ class TagOrder:
         """Whether one of the groups is compared as a version."""
         return any(name == VERSION_GROUP for name, _ in self.groups)
 
-    def read(self, tag: str) -> ReadTag | None:
-        """Return the tag as the pattern reads it, or None if it does not match. Without a pattern, it is one part."""
+    def read(self, tag: str) -> Mapping[str, str | None] | None:
+        """Return what each group of the pattern matches, in its order, or None if the pattern does not match.
+
+        A group that took no part has None. Without a pattern, the tag is one part without a name.
+        """
         if self.kind != "regexp":
-            return ReadTag((tag,), None)
+            return {"": tag}
         found = compiled(self.pattern, groups=True).search(tag.encode("utf-8", "surrogatepass"))
         if found is None:
             return None
-        each = (found.group(number) for _, number in self.groups)
-        parts = tuple(None if one is None else one.decode("utf-8", "surrogatepass") for one in each)
-        named = zip(self.groups, parts, strict=True)
-        return ReadTag(parts, next((part for (name, _), part in named if name == VERSION_GROUP), None))
+        each = ((name, found.group(number)) for name, number in self.groups)
+        return {name: None if part is None else part.decode("utf-8", "surrogatepass") for name, part in each}
 
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. A tag without a place comes first.
@@ -75,11 +68,9 @@ class TagOrder:
         if self.kind == "alphabetical":
             key: Any = raw
         else:
-            read = self.read(tag)
-            parts = read.parts if read else ()
-            names = [name for name, _ in self.groups] or [""]
-            values = [_value(part, name) for name, part in zip(names, parts, strict=False)]
-            zeros = [[len(run) for run in _RUN.findall(part or "")] for part in parts]
+            parts = self.read(tag) or {}
+            values = [_value(part, name) for name, part in parts.items()]
+            zeros = [[len(run) for run in _RUN.findall(part or "")] for part in parts.values()]
             key = (values, zeros, raw)
         return _reversed(key) if self.descending else key
 

@@ -48,7 +48,6 @@ class Term:
 class Range:
     """A constraint. A version is in the range if all terms of one of the groups hold."""
 
-    text: str
     groups: tuple[tuple[Term, ...], ...]
 
     def admits(self, version: Version) -> bool:
@@ -89,7 +88,7 @@ def parse_range(text: str) -> Range:
         # The library turns `1.2 - 1.4` into two comparisons by replacing text, and so do we.
         for match in _HYPHEN.finditer(plain):
             plain = plain.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
-    return Range(text, tuple(_group(part, text) for part in plain.split("||")))
+    return Range(tuple(_group(part, text) for part in plain.split("||")))
 
 
 def _version(numbers: tuple[str | None, ...], prerelease: str | None, build: str | None) -> Version | None:
