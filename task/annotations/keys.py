@@ -46,11 +46,15 @@ class Setting:
     def __bool__(self) -> bool:
         return bool(self.key)
 
+    def wrong(self, message: str, hint: str) -> Faulty:
+        """Return the error about this value."""
+        return Faulty(self.key, self.value, message, hint)
+
 
 class Faulty(Malformed):
     """An annotation has an unusable value. The error has the key and the value."""
 
-    def __init__(self, key: str, value: str, message: str, hint: str = "") -> None:
+    def __init__(self, key: str, value: str, message: str, hint: str) -> None:
         super().__init__(f"{key}: {message}", hint)
         self.key = key
         self.value = value
@@ -170,12 +174,7 @@ def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]
         return named, constraint.strip()
     known = DEPRECATED.get(setting.value.lower()) or (named if word == setting.value.lower() else None)
     if known is None:
-        raise Faulty(
-            setting.key,
-            setting.value,
-            f"unknown update strategy {setting.value!r}",
-            f"write one of {', '.join(STRATEGIES)}",
-        )
+        raise setting.wrong(f"unknown update strategy {setting.value!r}", f"write one of {', '.join(STRATEGIES)}")
     if setting.value.lower() in DEPRECATED:
         warn(setting.key, setting.value, f"the strategy {setting.value!r} is now called {known!r}", f"write {known}")
     return known, ""
@@ -195,7 +194,7 @@ def boolean(setting: Setting) -> bool:
         return True
     if not setting or setting.value in FALSE:
         return False
-    raise Faulty(setting.key, setting.value, f"{setting.value!r} is neither true nor false", 'write "true" or "false"')
+    raise setting.wrong(f"{setting.value!r} is neither true nor false", 'write "true" or "false"')
 
 
 def platforms(setting: Setting) -> tuple[str, ...]:
@@ -211,23 +210,15 @@ def write_back_method(value: str) -> tuple[str, str]:
     method, colon, credentials = value.partition(":")
     method, credentials = method.strip(), credentials.strip()
     if method not in ("", "git", "argocd") or (method != "git" and colon) or (colon and not credentials):
-        raise Faulty(
-            "write-back-method",
-            value,
-            f"unknown write-back method {value!r}",
-            "write git, git:repocreds, git:secret:<namespace>/<name> or argocd",
-        )
+        hint = "write git, git:repocreds, git:secret:<namespace>/<name> or argocd"
+        raise Faulty("write-back-method", value, f"unknown write-back method {value!r}", hint)
     if credentials in ("", "repocreds"):  # Argo CD's own secret for the URL
         return method or "git", ""
     kind, _, name = credentials.partition(":")
     parts = name.split("/")
     if kind != "secret" or not all(parts) or len(parts) > 2:  # namespace and name
-        raise Faulty(
-            "write-back-method",
-            value,
-            f"invalid git credentials source {credentials!r}",
-            "write git:secret:<namespace>/<name>",
-        )
+        message = f"invalid git credentials source {credentials!r}"
+        raise Faulty("write-back-method", value, message, "write git:secret:<namespace>/<name>")
     return method, credentials
 
 

@@ -333,7 +333,7 @@ class EntryReader:
             return ""
         order = _checked(setting, parse_tag_order).text
         if why := unfit_order(Policy(strategy, tag_order=order)):
-            raise Faulty(setting.key, setting.value, why, UNFIT_HINT)
+            raise setting.wrong(why, UNFIT_HINT)
         if not STRATEGIES[strategy].ordered:
             message = f"it has no effect with the strategy {strategy}, whose tags have no order"
             self._warn(setting.key, setting.value, message, "remove it, or write update-strategy: alphabetical")
@@ -349,13 +349,13 @@ class EntryReader:
         broken: list[Faulty] = []
         for glob in dict.fromkeys(globs):
             if len(broken) == MOST_GLOBS:
-                message = "there may be more wrong globs"
-                broken.append(Faulty(setting.key, setting.value, message, "correct the first ones, and check again"))
+                hint = "correct the first ones, and check again"
+                broken.append(setting.wrong("there may be more wrong globs", hint))
                 break
             try:
                 _check_glob(glob)
             except Malformed as error:
-                broken.append(Faulty(setting.key, setting.value, error.message, error.hint))
+                broken.append(setting.wrong(error.message, error.hint))
         for one in broken:
             self._fault(one, str(one), one.hint)
         return () if broken else globs
@@ -379,4 +379,4 @@ def _checked(setting: Setting, read: Callable[[str], T], advise: Callable[[], st
     try:
         return read(setting.value)
     except Malformed as error:
-        raise Faulty(setting.key, setting.value, error.message, advise() or error.hint) from None
+        raise setting.wrong(error.message, advise() or error.hint) from None

@@ -115,20 +115,17 @@ def _named(app: Application, text: str, argocd_namespace: str) -> Where:
         named = next((other for other in app.sources if other.ref == ref), None)
         if named is None or not rest:
             known = ", ".join(f"${other.ref}" for other in app.sources if other.ref) or "none"
-            raise Faulty(
-                TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", f"refs of this Application: {known}"
-            )
+            hint = f"refs of this Application: {known}"
+            raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", hint)
         return Where("helmvalues", inside("", rest), source, named.repo, named.revision, "", "git", "")
     if source.chart and (target == "override" or not app.annotations.get("git-repository")):
         # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue 14672).
-        raise SourceError(
-            f"the source is the Helm chart {source.chart!r}, not a Git repository", hint=WAY_OUT_OF_CHARTS
-        )
+        what = f"the Helm chart {source.chart!r}"
+        raise SourceError(f"the source is {what}, not a Git repository", hint=WAY_OUT_OF_CHARTS)
     repo, base = _repository(app, source)
     if repo.startswith("oci://"):
-        raise SourceError(
-            f"the source is the OCI artifact {without_login(repo)}, not a Git repository", hint=WAY_OUT_OF_CHARTS
-        )
+        what = f"the OCI artifact {without_login(repo)}"
+        raise SourceError(f"the source is {what}, not a Git repository", hint=WAY_OUT_OF_CHARTS)
     fallbacks: tuple[str, ...] = ()
     if target == "override":
         folder = inside(source.path, ".", "source")
@@ -152,10 +149,8 @@ def _target(text: str) -> tuple[str, str]:
     if word in TARGETS:
         return word, path
     if word.lower() in ("git", "argocd"):
-        message = f"unknown target {text!r}: that is a method"
-        raise Faulty(
-            TARGET, text, message, f"write write-back-method: {text}, and kustomization, helmvalues or manifests here"
-        )
+        hint = f"write write-back-method: {text}, and kustomization, helmvalues or manifests here"
+        raise Faulty(TARGET, text, f"unknown target {text!r}: that is a method", hint)
     if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS)):
         raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}")
     # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these targets.
@@ -168,12 +163,8 @@ def _target(text: str) -> tuple[str, str]:
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}")
     if colon or text.lower() in ("helmvalues", "manifests"):
-        raise Faulty(
-            TARGET,
-            text,
-            f"unknown target {text!r}",
-            "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file",
-        )
+        hint = "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file"
+        raise Faulty(TARGET, text, f"unknown target {text!r}", hint)
     return ("file", text) if text else ("override", "")
 
 
