@@ -188,10 +188,8 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
             raise _wrong(text, f": a part of the name {shortened(name)!r} is empty", "check the slashes")
         if _PART.fullmatch(piece.lower()):
             raise _wrong(text, f": {shortened(piece)!r} has upper-case letters", f"write {shortened(piece.lower())}")
-        hint = (
-            "write letters and digits, with single '.', '_', '__' or '-' between them; a colon comes before the tag, a "
-            "comma between two images"
-        )
+        hint = "write letters and digits, with single '.', '_', '__' or '-' between them; "
+        hint += "a colon comes before the tag, a comma between two images"
         raise _wrong(text, f": {shortened(piece)!r} cannot be part of an image's name", hint)
     if len(repository) > _LONGEST_REPOSITORY:
         raise _wrong(text, f": the name is longer than {_LONGEST_REPOSITORY} characters", "shorten the name")

@@ -21,12 +21,8 @@ from task.model import Application, Kind, Parameter, Source, Tracker
 from task.plain_data import elements, mappings, text
 
 PREFIX = "argocd-image-updater.argoproj.io/"
-SECTIONS: Mapping[str, Kind] = {
-    "helm": "Helm",
-    "kustomize": "Kustomize",
-    "plugin": "Plugin",
-    "directory": "Directory",
-}
+SECTIONS: Mapping[str, Kind] = {"helm": "Helm", "kustomize": "Kustomize", "plugin": "Plugin", "directory": "Directory"}
+_WRITE_IT = "write it as a mapping, as the Application specification has it"
 _LONGEST_VALUES = 1_500_000  # characters; Kubernetes stores no larger Application
 KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
@@ -100,10 +96,7 @@ def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[
 
 def _source(raw: object, status_kind: object) -> Source:
     if not isinstance(raw, dict):
-        raise Malformed(
-            "a source of the Application is not a mapping",
-            "write it as a mapping, as the Application specification has it",
-        )
+        raise Malformed("a source of the Application is not a mapping", _WRITE_IT)
     sections = {key: _mapping(raw, key) for key in SECTIONS if raw.get(key) is not None}
     section: Kind = SECTIONS[next(iter(sections))] if sections else ""
     helm, kustomize, plugin = (sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
@@ -154,7 +147,7 @@ def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if value is None:
         return NOTHING
     if not isinstance(value, dict):
-        raise Malformed(f"{key} is not a mapping", "write it as a mapping, as the Application specification has it")
+        raise Malformed(f"{key} is not a mapping", _WRITE_IT)
     return value
 
 

@@ -59,11 +59,8 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     if _policy(annotations, "automated")[1] != "true" or _policy(annotations, "ignore")[1] == "true":
         return Subscribed(release, (), tuple(flaws))
     values = mapping(item, "spec", "values")
-    mapped = {
-        key.removeprefix(MAPPED[0]): _mapped(key.removeprefix(MAPPED[0]), values, annotations)
-        for key in annotations
-        if key.startswith(MAPPED[0])
-    }
+    named = [key.removeprefix(MAPPED[0]) for key in annotations if key.startswith(MAPPED[0])]
+    mapped = {name: _mapped(name, values, annotations) for name in named}
     images = containers(values, mapped)
     flaws += _unknown_containers(annotations, images)
     for name in (name for name, container in mapped.items() if container is None):

@@ -298,10 +298,7 @@ _UPDATE: Fields = dict.fromkeys(UPDATE, _VALUE)
 _VERIFICATION: Fields = {"enabled": _VALUE, "cosignKey": {"secretName": _VALUE, "key": _VALUE}}
 _WRITE_BACK: Fields = {
     "method": _VALUE,
-    "gitConfig": {
-        **dict.fromkeys(GIT, _VALUE),
-        "pullRequest": {"github": _VALUE, "gitlab": _VALUE, "labels": _VALUE},
-    },
+    "gitConfig": {**dict.fromkeys(GIT, _VALUE), "pullRequest": dict.fromkeys(("github", "gitlab", "labels"), _VALUE)},
 }
 SPEC: Fields = {
     "namespace": _VALUE,
@@ -312,7 +309,7 @@ SPEC: Fields = {
         "namePattern": _VALUE,
         "labelSelectors": {
             "matchLabels": _VALUE,
-            "matchExpressions": {"key": _VALUE, "operator": _VALUE, "values": _VALUE},
+            "matchExpressions": dict.fromkeys(("key", "operator", "values"), _VALUE),
         },
         "useAnnotations": _VALUE,
         "commonUpdateSettings": _UPDATE,

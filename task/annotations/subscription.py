@@ -156,26 +156,19 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
     listed, index = read_image_list(by_key.get("image-list", "")), keys.index(by_key)
     misspelt = _misspelt(by_key, index)
     stopped = {flaw.text for flaw in misspelt}
-    unreadable = (
+    flaws = [
         Flaw(text, None, "image-list", text, f"image-list: {error.message}", error.hint)
         for text, error in listed.unreadable
-    )
-    halved = (
-        Flaw(
-            entry.text,
-            entry,
-            "image-list",
-            by_key["image-list"],
-            f"{listed.cut[entry.text][0]!r} follows a comma: a comma ends an entry",
-            f"join constraints with a blank: {' '.join((entry.text, *listed.cut[entry.text]))}",
-        )
-        for entry in listed.entries
-        if entry.text in listed.cut
-    )
-    readings = [
-        EntryReader(entry, keys.settings(index, listed.prefixes(entry)), defaults).read() for entry in listed.entries
     ]
-    readings = [replace(one, broken=one.broken or one.entry.text in listed.cut) for one in readings]
+    readings = []
+    for entry in listed.entries:
+        settings, rest = keys.settings(index, listed.prefixes(entry)), listed.cut.get(entry.text)
+        reading = EntryReader(entry, settings, defaults).read()
+        readings.append(replace(reading, broken=reading.broken or bool(rest)))
+        if rest:
+            message = f"{rest[0]!r} follows a comma: a comma ends an entry"
+            hint = f"join constraints with a blank: {' '.join((entry.text, *rest))}"
+            flaws.append(Flaw(entry.text, entry, "image-list", by_key["image-list"], message, hint))
     return _Asked(
         readings=tuple(readings),
         usable=tuple(one for one in readings if one.entry.text not in stopped),
@@ -191,7 +184,7 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
             for one in readings
             if len(readings) > 1  # claims decide which of several entries owns a place
         ),
-        flaws=(*unreadable, *halved, *misspelt, *(flaw for one in readings for flaw in one.flaws)),
+        flaws=(*flaws, *misspelt, *(flaw for one in readings for flaw in one.flaws)),
     )
 
 

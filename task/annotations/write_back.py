@@ -94,9 +94,8 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[tuple[Where, .
         is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(MANIFESTS)
         folder = place.path if is_folder else posixpath.dirname(place.path)
         home = homes.setdefault((normal_url(place.repo), branch), folder)
-        wheres.append(
-            replace(place, base=branch, head_template=head, method=method, credentials=credentials, home=home)
-        )
+        where = replace(place, base=branch, head_template=head, home=home)
+        wheres.append(replace(where, method=method, credentials=credentials))
     return tuple(wheres), list(errors.values())
 
 
@@ -289,9 +288,8 @@ def refuse_unwritable(path: str) -> None:
         raise _not_written(what, path)
     if (longest := max(parts, key=size)) and size(longest) > LONGEST_NAME:
         message = f"{shortened(longest)!r} has {size(longest)} bytes, and file systems accept names of {LONGEST_NAME}"
-        raise TargetError(
-            message, hint="name another file in write-back-target, or give the Application a shorter name"
-        )
+        hint = "name another file in write-back-target, or give the Application a shorter name"
+        raise TargetError(message, hint=hint)
     if size(path) > LONGEST_PATH:
         message = f"{shortened(path)!r} has {size(path):,} bytes, and file systems accept paths of {LONGEST_PATH:,}"
         raise TargetError(message, hint="name a file in fewer folders in write-back-target")

@@ -97,11 +97,10 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
     there = to.version == now.version and now.sound
-    verdict = (
-        Verdict("unchanged", "same", f"Git already says {to.version}{f', which {words} meant' if words else ''}")
-        if there
-        else Verdict("update", "admitted", f"rolled back from {situation.current.version or 'nothing'}")
-    )
+    verdict = Verdict("update", "admitted", f"rolled back from {situation.current.version or 'nothing'}")
+    if there:
+        meant = f", which {words} meant" if words else ""
+        verdict = Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
     decision = replace(situation.decision(wanted, verdict), unchecked=Unchecked(unchecked, SURE) if unchecked else None)
     if intent.hold is None:
         return Move(decision, remember=None if there else Remember(memory), rolled_back=not there)
@@ -157,11 +156,8 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
         passed.append(earlier.version)
     if back:
         known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
-        raise TargetError(
-            f"Git's history has {known} of {name}",
-            hint="name the tag: --to TAG",
-            subject=situation.in_git.file,
-        )
+        message, file = f"Git's history has {known} of {name}", situation.in_git.file
+        raise TargetError(message, hint="name the tag: --to TAG", subject=file)
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
     if intent.unknown:
         return Reading(tag=tag, digest=digest), (), ""

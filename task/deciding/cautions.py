@@ -120,13 +120,10 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
             found.append(_warning(one.subscription, message, "write the value out where it must stay"))
     for one in decisions:
         if one.created and not _named(one.created, one.subscription.application.sources):
-            message = (
-                f"{one.created} does not exist, and is created; no source of the Application names it in valueFiles"
-            )
-            hint = (
-                "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to valueFiles"
-            )
-            found.append(_warning(one.subscription, message, hint))
+            why = "does not exist, and is created; no source of the Application names it in valueFiles"
+            hint = "if the name is wrong, correct write-back-target, and delete the file; "
+            hint += "otherwise, add it to valueFiles"
+            found.append(_warning(one.subscription, f"{one.created} {why}", hint))
     for one in decisions:
         # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
         if one.current.file and one.current.file in one.subscription.fallbacks:

@@ -182,13 +182,8 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
 
 def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms, *, config_read: bool = True) -> Outcome:
     """Return an error decision for each ask. An ask that the rules refuse without Git stays refused."""
-    return Outcome(
-        tuple(
-            settled_without_git(ask, terms, config_read=config_read)
-            or error_decision(ask.subscription, ask.offered, error)
-            for ask in asks
-        )
-    )
+    settled = ((ask, settled_without_git(ask, terms, config_read=config_read)) for ask in asks)
+    return Outcome(tuple(done or error_decision(ask.subscription, ask.offered, error) for ask, done in settled))
 
 
 def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> list[Move]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import accumulate
 
 from task.annotations.write_back import inside
 from task.editors import EDITORS, helm_values, kustomization, override_file, override_kustomize
@@ -18,11 +19,10 @@ from task.image import live_image
 from task.model import File, Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
 from task.urls import normal_url
 
+OWN_KINDS: tuple[TargetKind, ...] = ("kustomization", "helmvalues", "manifests", "flux")  # of targets that say theirs
 OVERRIDES: Mapping[Kind, TargetKind] = {
-    "Helm": "helm-override",
-    "Kustomize": "kustomize-override",
-    "Plugin": "plugin-override",
-}
+    "Helm": "helm-override", "Kustomize": "kustomize-override", "Plugin": "plugin-override",
+}  # fmt: skip
 # A file in the source's path that tells its type. Argo CD looks for the same ones (util/app/discovery).
 SIGNS: Mapping[str, Kind] = {
     "Chart.yaml": "Helm",
@@ -48,26 +48,20 @@ def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
         _refuse_no_folder(sub.source.path, snapshot)
     kind = _kind(sub, snapshot.files)
     if kind is None:
-        raise SourceError(
-            "the source is a plain directory, which has no override file",
-            hint="write write-back-target: manifests to set the image in the manifests themselves",
-        )
+        hint = "write write-back-target: manifests to set the image in the manifests themselves"
+        raise SourceError("the source is a plain directory, which has no override file", hint=hint)
     return kind
 
 
 def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
     """Raise `SourceError` unless the source's path is a folder, without links and submodules on the way."""
-    parts = path.split("/")
-    for folder in ("/".join(parts[: end + 1]) for end in range(len(parts))):
+    for folder in accumulate(path.split("/"), posixpath.join):
         if (file := snapshot.files.get(folder)) and (what := NO_FOLDERS.get(file.mode)):
-            raise SourceError(
-                f"the path {path!r}: {folder} is {what}, not a folder",
-                hint="name the folder itself in spec.source.path",
-            )
+            message = f"the path {path!r}: {folder} is {what}, not a folder"
+            raise SourceError(message, hint="name the folder itself in spec.source.path")
     if path not in snapshot.files:
-        raise SourceError(
-            f"the path {path!r} does not exist on {snapshot.branch}", hint="check spec.source.path and the branch"
-        )
+        message = f"the path {path!r} does not exist on {snapshot.branch}"
+        raise SourceError(message, hint="check spec.source.path and the branch")
 
 
 NO_FOLDERS = {"120000": "a symbolic link", "160000": "a submodule", "100644": "a file", "100755": "a file"}
@@ -82,15 +76,7 @@ def _kind(sub: Subscription, files: Files) -> TargetKind | None:
         return "helmvalues" if source_kind == "Helm" and not named else OVERRIDES.get(source_kind)
     if sub.target == "override":
         return OVERRIDES.get(source_kind)
-    return TARGETS.get(sub.target)
-
-
-TARGETS: Mapping[str, TargetKind] = {
-    "kustomization": "kustomization",
-    "helmvalues": "helmvalues",
-    "manifests": "manifests",
-    "flux": "flux",
-}
+    return next((kind for kind in OWN_KINDS if kind == sub.target), None)
 
 
 def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:

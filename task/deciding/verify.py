@@ -97,9 +97,8 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
         return replace(move, decision=replace(one, proof=why))
     told = f"not proved, as {CONFIG} asks: {why.because if isinstance(why, Verdict) else why.message}"
     before = f"{one.unchecked.message}; " if one.unchecked else ""
-    hint = (
-        f"a rollback is written all the same; look at the image before you release {one.subscription.application.key}"
-    )
+    app = one.subscription.application.key
+    hint = f"a rollback is written all the same; look at the image before you release {app}"
     return replace(move, decision=replace(one, unchecked=Unchecked(f"{before}{told}", hint)))
 
 

@@ -190,9 +190,7 @@ class Situation:
 
     def decision(self, candidate: Image, verdict: Verdict) -> Decision:
         """Return a decision about this subscription."""
-        return Decision(
-            self.subscription, candidate, verdict, self.current, branch=self.branch, head=self.branch, kind=self.kind
-        )
+        return Decision(self.subscription, candidate, verdict, self.current, self.branch, self.branch, self.kind)
 
     @property
     def hold(self) -> Hold | None:
@@ -238,10 +236,8 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     now, state = situation.terms.now, situation.state
     new = written(situation.memory, event, sub.policy)
     new = replace(new, hold=active(new.hold, now))
-    remember = Remember(
-        memory=new if new != situation.memory else None,
-        lifted=state.hold is not None and active(state.hold, now) is None,
-    )
+    over = state.hold is not None and active(state.hold, now) is None
+    remember = Remember(new if new != situation.memory else None, lifted=over)
     return Move(decision, event.build, remember if remember != Remember() else None)
 
 
@@ -258,9 +254,8 @@ def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> 
     elif image.tag and not (situation.current.digest or takes_digest or offer.pinned):
         image = replace(image, digest="")
 
-    decision = situation.decision(
-        image, judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
-    )
+    verdict = judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
+    decision = situation.decision(image, verdict)
     if decision.verdict not in ("update", "error"):
         return decision
     no_digest = decision.verdict == "error"  # it is required, and the event does not have it

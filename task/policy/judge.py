@@ -24,9 +24,8 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
     if policy.ignore and (glob := tag_filter.ignored(policy.ignore, tag)):
         return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
     if policy.allow is not None and not tag_filter.allowed(policy.allow, tag):
-        return Verdict(
-            "refuse", "allow-tags", f"allow-tags regexp:{policy.allow} does not match {tag or 'an empty tag'}"
-        )
+        why = f"allow-tags regexp:{policy.allow} does not match {tag or 'an empty tag'}"
+        return Verdict("refuse", "allow-tags", why)
     if why := unfit_order(policy):
         return Verdict("error", "annotation", why, UNFIT_HINT, int(Exit.CONFIGURATION))
     rule, why = rules_of(policy).objection(tag, policy)
@@ -39,9 +38,8 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
         return refusal
     # AIU with `tagsortmode` writes the plain tag here, which changes nothing in the cluster.
     if "digest" in rules_of(policy).needs and not image.digest:
-        return Verdict(
-            "error", "registry", f"the {policy.strategy} strategy needs the digest, and the build gives none"
-        )
+        why = f"the {policy.strategy} strategy needs the digest, and the build gives none"
+        return Verdict("error", "registry", why)
     if same(image, current):
         return Verdict("unchanged", "same", "Git has it already")
     # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
@@ -49,9 +47,8 @@ def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bo
     for tag in () if allow_downgrade else (current.tag, *current.also):
         comparable = tag and tag != image.tag and objection(tag, policy) is None
         if comparable and (why := rules_of(policy).older(image.tag, tag)):
-            return Verdict(
-                "refuse", "not-newer", why if tag == current.tag else f"{why}, in another entry of the image"
-            )
+            where = "" if tag == current.tag else ", in another entry of the image"
+            return Verdict("refuse", "not-newer", f"{why}{where}")
     if policy.pin_digest and not image.digest:
         return Verdict("error", "registry", "pin-digest needs the digest, and the build gives none")
     rules = f"{policy.strategy} {' and '.join(policy.constraints)}".rstrip()

@@ -193,12 +193,11 @@ def _not_in(text: str, tag: str, version: Version) -> str:
     """Return why a version is not in a range. Most people do not expect that a range without one has no pre-release."""
     if not (version.prerelease and parse_range(text).admits(version.finalize_version())):
         return f"{tag} does not satisfy {text}"
+    why = f"{tag} is a pre-release, and {text} admits releases only; to admit it, "
     with suppress(Malformed):
         if parse_range(f"{text}-0").admits(version):
-            return f"{tag} is a pre-release, and {text} admits releases only; to admit it, write {text}-0"
-    return (
-        f"{tag} is a pre-release, and {text} admits releases only; to admit it, write -0 after a version, as in >=1.0-0"
-    )
+            return f"{why}write {text}-0"
+    return f"{why}write -0 after a version, as in >=1.0-0"
 
 
 def _by_numbers(tag: str, current: str) -> str:

@@ -50,10 +50,8 @@ def allow_pattern(value: str) -> str | None:
 def check_length(text: str) -> None:
     """Raise `Malformed` for a pattern or glob that is so long that it could cost a run minutes."""
     if len(text) > LONGEST:
-        raise Malformed(
-            f"{shortened(text)!r} has {len(text):,} characters, and a pattern may have {LONGEST:,}",
-            "write a shorter pattern",
-        )
+        message = f"{shortened(text)!r} has {len(text):,} characters, and a pattern may have {LONGEST:,}"
+        raise Malformed(message, "write a shorter pattern")
 
 
 def allowed(pattern: str | None, tag: str) -> bool:
@@ -147,10 +145,8 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:
     lacking = _LOOK_AROUND.search(_ESCAPE.sub("", pattern)) or any(map(_BACK.fullmatch, _ESCAPE.findall(pattern)))
     first = r"RE2 has no look-around (?=…) and no back-references \1" if lacking else "correct the pattern"
-    return Malformed(
-        f"{shortened(pattern)!r} is not a regular expression that RE2 takes: {shortened(trouble)}",
-        f"{first}; RE2's syntax: https://github.com/google/re2/wiki/Syntax",
-    )
+    message = f"{shortened(pattern)!r} is not a regular expression that RE2 takes: {shortened(trouble)}"
+    return Malformed(message, f"{first}; RE2's syntax: https://github.com/google/re2/wiki/Syntax")
 
 
 @lru_cache(maxsize=1024)
@@ -217,6 +213,5 @@ def _letter(glob: str, position: int, trouble: str) -> tuple[str, int]:
 
 
 def _bad_glob(glob: str, trouble: str) -> Malformed:
-    return Malformed(
-        f"{shortened(glob)!r} is not a glob: {trouble}", r"write \[ for the bracket itself, \\ for a backslash"
-    )
+    hint = r"write \[ for the bracket itself, \\ for a backslash"
+    return Malformed(f"{shortened(glob)!r} is not a glob: {trouble}", hint)
