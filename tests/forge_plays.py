@@ -15,8 +15,7 @@ from fakes.forge_server import ForgeServer, Reply, Request
 from task.errors import CredentialsError, Exit, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.host import Host
-from task.forges.marks import described
-from task.forges.proposal import marked
+from task.forges.proposal import described, marked
 from task.http import Limits
 from task.model import Proposal, Proposed
 from task.secret import Secret

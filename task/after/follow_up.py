@@ -12,8 +12,7 @@ from task import shutdown
 from task.after.deployments import ShownDeployments
 from task.deciding.job import Ask, Failure, Intent, Job, Outcome, Recovery
 from task.errors import Exit, TaskError
-from task.forges.marks import HIDDEN, HIDDEN_WITHOUT_HTML, WITHOUT_HTML
-from task.forges.proposal import longest_body
+from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, WITHOUT_HTML, longest_body
 from task.image import live_image
 from task.landing.ports import World
 from task.model import Decision, Hold, Problem, Report

@@ -16,8 +16,7 @@ from task.deciding.target import all_live, earlier_reading, resolve, target_of
 from task.deciding.weigh import key_of, question_about
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError
-from task.forges.marks import Builds, build_key
-from task.forges.proposal import proposes
+from task.forges.proposal import Builds, build_key, proposes
 from task.git.names import OURS
 from task.landing.before_deciding import CONFIG, gatherer, govern
 from task.landing.contention import Contention

@@ -15,8 +15,7 @@ from urllib.parse import quote
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
 from task.forges.host import MOVED, AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, Overtaken
-from task.forges.marks import described
-from task.forges.proposal import same
+from task.forges.proposal import described, same
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed

@@ -14,7 +14,7 @@ from task.errors import RepositoryError
 from task.forges.client import Client, ForgeAddress, names_none, web_below
 from task.forges.github import GitHubComments
 from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
-from task.forges.marks import described, settled, wish
+from task.forges.proposal import described, settled, wish
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
 from task.model import Proposal, Proposed

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from task.errors import Outpaced, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
 from task.forges.host import PAGES, AlreadyThere, Comment, Comments, Deployments, ForgeKind, Host, Notes, missing
-from task.forges.marks import described
+from task.forges.proposal import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from task.errors import ForgeError, RepositoryError
 from task.forges.client import Client, ForgeAddress, names_none, numbered, web_below
 from task.forges.host import PAGES, AlreadyThere, Comment, Comments, Deployments, ForgeKind, Host, Notes, missing
-from task.forges.marks import described
+from task.forges.proposal import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Deployment, DeploymentState, Proposal, Proposed

@@ -16,8 +16,20 @@ from typing import Any, ClassVar, Literal
 from task import shutdown
 from task.errors import ForgeError, Outpaced, RepositoryError, UnreachableError
 from task.forges.client import STAYS, Client, ForgeAddress, Limited, Reach
-from task.forges.marks import described, lacking, settled, wish, wishes, with_settled
-from task.forges.proposal import closed_body, fitted, longest_body, overtaken, plain, same
+from task.forges.proposal import (
+    closed_body,
+    described,
+    fitted,
+    lacking,
+    longest_body,
+    overtaken,
+    plain,
+    same,
+    settled,
+    wish,
+    wishes,
+    with_settled,
+)
 from task.git.hosts import RemoteUrl
 from task.git.names import OURS
 from task.http import Response

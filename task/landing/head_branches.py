@@ -13,8 +13,7 @@ from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import Exit, Malformed, TargetError, TaskError
 from task.forges.host import Host
-from task.forges.marks import build_key, described
-from task.forges.proposal import proposes, refuses
+from task.forges.proposal import build_key, described, proposes, refuses
 from task.git.names import OURS, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks

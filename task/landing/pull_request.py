@@ -7,18 +7,23 @@ from dataclasses import replace
 
 from task.deciding.job import Job, Outcome, failed, landed_at
 from task.errors import TaskError
-from task.forges.marks import Builds, build_key, described, lacking, split, wishes
 from task.forges.proposal import (
+    Builds,
     Content,
     body,
+    build_key,
     builds,
+    described,
     headline,
+    lacking,
     marker,
     message_parts,
     proposes,
     refuses,
+    split,
     standing,
     title,
+    wishes,
 )
 from task.landing.changeset import PreparedCommit
 from task.landing.head_branches import Request, closed_for_this

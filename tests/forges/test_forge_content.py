@@ -8,8 +8,7 @@ import pytest
 from task.errors import UnreachableError
 from task.forges.client import numbered
 from task.forges.host import Host, honest
-from task.forges.marks import digest
-from task.forges.proposal import fitted, overtaken, same
+from task.forges.proposal import digest, fitted, overtaken, same
 from task.model import Proposal, Proposed
 from task.plain_data import dig, elements
 
