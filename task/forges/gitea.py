@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -181,18 +182,6 @@ class Gitea(Host):
         by_one = dig(ends[0], "user", "login") == dig(ends[1], "user", "login")
         return by_one and (deleted - closed).total_seconds() <= _AT_ONCE
 
-    def _assign(self, number: str, names: Iterable[str], people: list[str], notes: Notes) -> None:
-        """Add these names to the assignees."""
-        for some in _together_or_singly(missing(names, people)):
-            if not missing(some, people):
-                continue
-            try:
-                self._write(number, "assign people", {"assignees": [*people, *some]})
-                people = [*people, *some]
-            except RepositoryError as error:
-                if len(some) == 1:
-                    notes.add(f"assignee {some[0]}: {error.message}", "assignee", some[0])
-
     def _set_labels(self, number: str, names: list[str]) -> None:
         """By name, which finds the organization's as well, without the right to read them; what is missing is made.
 
@@ -220,25 +209,31 @@ class Gitea(Host):
         found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
         return {dig(one, "name").lower(): dig(one, "name") for one in found}
 
+    def _assign(self, number: str, names: Iterable[str], people: list[str], notes: Notes) -> None:
+        """Add these names to the assignees."""
+
+        def assign(some: list[str]) -> None:
+            self._write(number, "assign people", {"assignees": [*people, *some]})
+            people.extend(some)
+
+        for name, error in _not_taken(missing(names, people), assign):
+            notes.add(f"assignee {name}: {error.message}", "assignee", name)
+
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
         """Ask for reviews those who are not asked yet; teams are `organization/team`."""
-        path = f"{self._path}/pulls/{pull['number']}"
+        path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         asked = [one["login"] for one in pull.get("requested_reviewers") or ()]
         asked += [one["name"] for one in pull.get("requested_reviewers_teams") or ()]
-        wanted = [name for name in dict.fromkeys(names) if missing([name.rpartition("/")[2]], asked)]
-        for some in _together_or_singly(wanted):
-            left = [name for name in some if missing([name.rpartition("/")[2]], asked)]
-            people = [name for name in left if "/" not in name]
-            teams = [name.rpartition("/")[2] for name in left if "/" in name]
+
+        def ask(some: list[str]) -> None:
+            people = [name for name in some if "/" not in name]
+            teams = [name.rpartition("/")[2] for name in some if "/" in name]
             who = {**({"reviewers": people} if people else {}), **({"team_reviewers": teams} if teams else {})}
-            if not who:
-                continue
-            try:
-                self._client.ask("POST", f"{path}/requested_reviewers", f"ask {', '.join(left)} to review", json=who)
-                asked += [*people, *teams]
-            except RepositoryError as error:
-                if len(some) == 1:
-                    notes.add(error.message, "reviewer", some[0])
+            self._client.ask("POST", path, f"ask {', '.join(some)} to review", json=who)
+
+        wanted = [name for name in dict.fromkeys(names) if missing([name.rpartition("/")[2]], asked)]
+        for name, error in _not_taken(wanted, ask):
+            notes.add(error.message, "reviewer", name)
 
     def _auto_merge(self, pull: Mapping[str, Any], done: Proposed, proposal: Proposal, notes: Notes) -> None:
         """Let Gitea merge the request after its checks pass, or a moment later if there are none.
@@ -306,9 +301,17 @@ def _draft_word(pull: Mapping[str, Any]) -> str:
     return title[: len(title) - len(rest.lstrip())] if found else ""
 
 
-def _together_or_singly(names: list[str]) -> list[list[str]]:
-    """Try all names at once, and then one by one, because Gitea refuses all if it does not know one of them."""
-    return [names, *([name] for name in names)] if len(names) > 1 else [names]
+def _not_taken(names: list[str], send: Callable[[list[str]], None]) -> Iterator[tuple[str, RepositoryError]]:
+    """Send all names at once, or else one by one, because Gitea refuses all if it does not know one of them."""
+    if len(names) > 1:
+        with suppress(RepositoryError):
+            send(names)
+            return
+    for name in names:
+        try:
+            send([name])
+        except RepositoryError as error:
+            yield name, error
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
