@@ -839,9 +839,6 @@ class Status:
     at: str = ""  # when it looked; RFC 3339, UTC
 
 
-JSON = Mapping[str, Any]
-
-
 @dataclass(frozen=True)
 class Found:
     """One manifest that a source of Applications found, and its origin. With `problem`, it is something unreadable."""

@@ -11,7 +11,7 @@ version that reads annotations by default, and v1.3 (v1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
@@ -300,56 +300,41 @@ def doubt(key: str, image_list: str) -> Doubt | None:
         return None
     if len(key) > LONGEST:
         return Doubt("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    if found := (
-        _after_an_alias(key, listed)
-        or _for_the_application(key)
-        or _misspelt(key, listed, known=bool(known))
-        or _after_no_alias(key, listed)
-    ):
-        return found
-    guess = nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS), len(key) // 3)
-    hint = f"did you mean {guess}? " if guess else ""
-    return Doubt("unknown", f"unknown annotation {key!r}", f"{hint}See the list of annotations, or remove it", guess)
+    return next(_doubts(key, listed, known=bool(known)))
 
 
-def _after_an_alias(key: str, listed: ImageList) -> Doubt | None:
+def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
+    """Yield what may be meant by a key, the most probable first. `known`: it is spelt right, except for its prefix."""
     # An alias may have dots, so a key may be split in several places. The longest alias comes first.
-    for name, rest in _splits(key):
+    splits = _splits(key)
+    for name, rest in splits:
         if name in listed.names:
             if rest in APPLICATION_KEYS:
-                return _level(key, rest)
+                yield _level(key, rest)
             if normal_spelling(rest) in FORMER:
-                return _former(key, name, rest)
+                yield _former(key, name, rest)
             if near := nearest(rest, IMAGE_KEYS):
-                return _near(key, near, name)
-    return None
-
-
-def _for_the_application(key: str) -> Doubt | None:
+                yield _near(key, near, name)
     if normal_spelling(key) in FORMER:
-        return _former(key, "", key)
-    return next((_level(key, rest) for _, rest in _splits(key) if rest in APPLICATION_KEYS), None)
-
-
-def _misspelt(key: str, listed: ImageList, *, known: bool) -> Doubt | None:
-    # If the key is spelt right (`known`), only its prefix can be wrong.
-    if not known and (near := nearest(key, (*APPLICATION_KEYS, *IMAGE_KEYS))):
-        return _near(key, near)
+        yield _former(key, "", key)
+    for _, rest in splits:
+        if rest in APPLICATION_KEYS:
+            yield _level(key, rest)
+    every = (*APPLICATION_KEYS, *IMAGE_KEYS)
+    if not known and (near := nearest(key, every)):
+        yield _near(key, near)
     normal = {normal_spelling(name): name for name in sorted(listed.names)}
     for prefix, rest in _splits(key, "." if known else "._-"):
         if (alias := normal.get(normal_spelling(prefix))) and (near := nearest(rest, IMAGE_KEYS)):
-            return _near(key, near, alias)
-    return None
-
-
-def _after_no_alias(key: str, listed: ImageList) -> Doubt | None:
-    """Return the doubt about a key for one image whose prefix names no entry."""
-    for prefix, rest in reversed(_splits(key)):
+            yield _near(key, near, alias)
+    for prefix, rest in reversed(splits):  # none of them names an entry
         if normal_spelling(rest) in FORMER:
-            return _former(key, prefix, rest)
+            yield _former(key, prefix, rest)
         if near := nearest(rest, IMAGE_KEYS):
-            return _orphan(key, prefix, near, listed)
-    return None
+            yield _orphan(key, prefix, near, listed)
+    guess = nearest(key, every, len(key) // 3)
+    hint = f"did you mean {guess}? " if guess else ""
+    yield Doubt("unknown", f"unknown annotation {key!r}", f"{hint}See the list of annotations, or remove it", guess)
 
 
 def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
@@ -409,15 +394,13 @@ class CredentialSource:
     script: str = ""
 
 
-def parse_credential_source(spec: str, *, prefix_required: bool = False) -> CredentialSource:
+def parse_credential_source(spec: str) -> CredentialSource:
     """Parse `[registry=]kind:place`. Raises `Malformed`.
 
     As in AIU, a script's path is not checked here. It must be absolute when the script is run.
     """
     registry, _, rest = spec.partition("=")
     if not (registry and rest):
-        if prefix_required:
-            raise Malformed(f"{shortened(spec)!r} names no registry", "write <registry>=<kind>:<place>")
         registry, rest = "", spec
     word, colon, place = rest.partition(":")
     if not colon or not place or ":" in place:

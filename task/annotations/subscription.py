@@ -19,8 +19,7 @@ from task.annotations.write_back import TARGET, Where, write_backs
 from task.errors import Malformed, TaskError
 from task.model import Application, Claim, Entry, Flaw, Keys, Policy, Strategy, Subscribed, Subscription
 from task.policy import tag_filter
-from task.policy.strategies import STRATEGIES, UNFIT_HINT, unfit_order
-from task.policy.tag_order import parse_tag_order
+from task.policy.strategies import STRATEGIES, UNFIT_HINT, parse_tag_order, unfit_order
 from task.policy.version_range import parse_range
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from task.editors.file_text import text_of
 from task.editors.yaml.tree import Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
 from task.model import Demand, Files, Grouping, Identity, Wishes, Writes
-from task.policy.tag_order import parse_tag_order
+from task.policy.strategies import parse_tag_order
 from task.repository_config.config import (
     EVERYTHING,
     MISTAKEN,

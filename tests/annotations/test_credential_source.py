@@ -27,10 +27,10 @@ def test_as_image_updater_reads_it(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     if expected.get("error"):
         with pytest.raises(Malformed) as refused:
-            parse_credential_source(given["spec"], prefix_required=given["prefix_required"])
+            parse_credential_source(given["spec"])
         assert refused.value.hint
         return
-    found = as_said(parse_credential_source(given["spec"], prefix_required=given["prefix_required"]))
+    found = as_said(parse_credential_source(given["spec"]))
     assert {key: found[key] for key in expected} == expected
 
 
@@ -72,14 +72,8 @@ def test_a_source_without_a_required_registry(spec: str, expected: CredentialSou
 @pytest.mark.parametrize(
     "spec", ["gcr.io=secret:ns/n#f", "gcr.io=pullsecret:ns/n", "gcr.io=env:TOKEN", "gcr.io=ext:/x"]
 )
-def test_a_registry_that_is_required(spec: str) -> None:
-    assert parse_credential_source(spec, prefix_required=True).registry == "gcr.io"
-
-
-@pytest.mark.parametrize("spec", ["secret:ns/n#f", "env:TOKEN", "=secret:ns/n#f", "gcr.io=", "=", ""])
-def test_a_missing_registry_is_refused_where_it_is_required(spec: str) -> None:
-    with pytest.raises(Malformed):
-        parse_credential_source(spec, prefix_required=True)
+def test_a_registry_that_is_named(spec: str) -> None:
+    assert parse_credential_source(spec).registry == "gcr.io"
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from task.errors import Malformed
 from task.model import Image, Policy, Reading, Strategy
 from task.policy.judge import judge, objection, ranked
-from task.policy.strategies import rules_of
-from task.policy.tag_order import parse_tag_order
+from task.policy.strategies import parse_tag_order, rules_of
 from task.policy.version_range import parse_version
 
 BUILD = r"regexp:^main-[0-9a-f]+-(?P<build>[0-9]+)$"
