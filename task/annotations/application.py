@@ -189,13 +189,8 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
         )
         and (not narrow.namespaces or any(fnmatchcase(app.namespace, glob) for glob in narrow.namespaces))
         and (not narrow.projects or any(fnmatchcase(app.project, glob) for glob in narrow.projects))
-        and (not narrow.selector or all(requirement.met(app.labels) for requirement in _selector(narrow.selector)))
+        and (not narrow.selector or all(requirement.met(app.labels) for requirement in parse_selector(narrow.selector)))
     )
-
-
-def check_selector(narrow: Narrow) -> None:
-    """Raise `UsageError` for an invalid selector, before any server is asked."""
-    _selector(narrow.selector)
 
 
 def is_glob(text: str) -> bool:
@@ -225,7 +220,7 @@ _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
 
 
 @lru_cache(maxsize=16)
-def _selector(text: str) -> tuple[Requirement, ...]:
+def parse_selector(text: str) -> tuple[Requirement, ...]:
     """Return the requirements of `a=b,c in (d,e),!f`, in kubectl's grammar. Raises `UsageError`."""
     requirements = []
     for part in filter(None, map(str.strip, re.findall(r"(?:[^,()]|\([^()]*\))+", text))):

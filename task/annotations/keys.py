@@ -11,15 +11,14 @@ version that reads annotations by default, and v1.3 (v1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, cast
+from typing import Literal
 
 from task.errors import Malformed
 from task.image import cut_ranges, parse_image_list, split_image_list, split_registry
 from task.model import Entry, Strategy
-from task.policy.strategies import STRATEGIES
 from task.text import nearest, normal_spelling, shortened
 
 DEPRECATED: Mapping[str, Strategy] = {"latest": "newest-build", "name": "alphabetical"}  # renamed in AIU v0.13
@@ -58,9 +57,6 @@ class Faulty(Malformed):
         super().__init__(f"{key}: {message}", hint)
         self.key = key
         self.value = value
-
-
-Warn = Callable[[str, str, str, str], None]  # key, value, message, hint
 
 
 def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
@@ -158,26 +154,6 @@ def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
                 chosen[key] = Setting(f"{name}.{key}" if name else key, values[name])
                 break
     return chosen | {key: Setting() for key in IMAGE_KEYS if key not in chosen}
-
-
-def strategy(setting: Setting, default: str, warn: Warn) -> tuple[Strategy, str]:
-    """Return the canonical strategy, and the constraint in `semver:<constraint>` or "".
-
-    Raises `Faulty` for an unknown strategy. AIU logs a warning then, and uses semver.
-    """
-    if not setting:
-        return cast("Strategy", default), ""
-    name, _, constraint = setting.value.partition(":")
-    word = name.strip().lower()
-    named = next((one for one in STRATEGIES if one == word), None)
-    if named and STRATEGIES[named].constraint == "range":  # guides show `semver:1.6.x`, but AIU reads plain semver
-        return named, constraint.strip()
-    known = DEPRECATED.get(setting.value.lower()) or (named if word == setting.value.lower() else None)
-    if known is None:
-        raise setting.wrong(f"unknown update strategy {setting.value!r}", f"write one of {', '.join(STRATEGIES)}")
-    if setting.value.lower() in DEPRECATED:
-        warn(setting.key, setting.value, f"the strategy {setting.value!r} is now called {known!r}", f"write {known}")
-    return known, ""
 
 
 # Go's strconv.ParseBool, which AIU v1 uses.

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from task.annotations import advice, keys
 from task.annotations.application import Narrow
-from task.annotations.keys import Faulty, Index, Setting, doubts, read_image_list
+from task.annotations.keys import DEPRECATED, Faulty, Index, Setting, doubts, read_image_list
 from task.annotations.write_back import TARGET, Where, write_backs
 from task.errors import Malformed, TaskError
 from task.model import Application, Claim, Entry, Flaw, Keys, Policy, Strategy, Subscribed, Subscription
@@ -235,7 +235,7 @@ class EntryReader:
         try:
             keys.boolean(self.settings["force-update"])
         except Faulty as error:
-            self._warn(error.key, error.value, f"{error.value!r} is neither true nor false", error.hint)
+            self._warn(error, f"{error.value!r} is neither true nor false", error.hint)
         plugin = Keys(values["plugin.image-name"], values["plugin.image-tag"], values["plugin.image-spec"])
         names = Keys(
             name=values["helm.image-name"],
@@ -286,15 +286,31 @@ class EntryReader:
     def _fault(self, at: Setting | Faulty, message: str, hint: str) -> None:
         self.flaws.append(Flaw(self.entry.text, self.entry, at.key, at.value, message, hint))
 
-    def _warn(self, key: str, value: str, message: str, hint: str) -> None:
-        self.flaws.append(Flaw(self.entry.text, self.entry, key, value, f"{key}: {message}", hint, severity="warning"))
+    def _warn(self, at: Setting | Faulty, message: str, hint: str) -> None:
+        told = f"{at.key}: {message}"
+        self.flaws.append(Flaw(self.entry.text, self.entry, at.key, at.value, told, hint, severity="warning"))
 
     def _strategy(self) -> tuple[Strategy, str]:
-        try:
-            return keys.strategy(self.settings["update-strategy"], self.defaults.strategy, self._warn)
-        except Faulty as error:
-            error.hint = advice.on_strategy(self.entry, error.key, error.value) or error.hint
-            raise
+        """Return the canonical strategy, and the constraint in `semver:<constraint>` or "".
+
+        Raises `Faulty` for an unknown strategy. AIU logs a warning then, and uses semver.
+        """
+        setting = self.settings["update-strategy"]
+        if not setting:
+            return self.defaults.strategy, ""
+        (name, _, constraint), whole = setting.value.partition(":"), setting.value.lower()
+        named = next((one for one in STRATEGIES if one == name.strip().lower()), None)
+        if named and STRATEGIES[named].constraint == "range":  # guides show `semver:1.6.x`; AIU reads plain semver
+            return named, constraint.strip()
+        known = DEPRECATED.get(whole) or (named if named == whole else None)
+        if known is None:
+            advised = advice.on_strategy(self.entry, setting.key, setting.value)
+            hint = advised or f"write one of {', '.join(STRATEGIES)}"
+            raise setting.wrong(f"unknown update strategy {setting.value!r}", hint)
+        if whole in DEPRECATED:
+            message = f"the strategy {setting.value!r} is now called {known!r}"
+            self._warn(setting, message, f"write {known}")
+        return known, ""
 
     def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
         constraints = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
@@ -313,7 +329,7 @@ class EntryReader:
         setting = self.settings["allow-tags"]
         # `tag-match` is the name before AIU v0.7, and v1 does not read it.
         if not setting and (setting := self.settings["tag-match"]):
-            self._warn(setting.key, setting.value, "tag-match is now called allow-tags", "rename the annotation")
+            self._warn(setting, "tag-match is now called allow-tags", "rename the annotation")
         if not setting:
             return None
         advise = partial(advice.on_allow_tags, self.entry, setting.key, setting.value)
@@ -328,7 +344,7 @@ class EntryReader:
             raise setting.wrong(why, UNFIT_HINT)
         if not STRATEGIES[strategy].ordered:
             message = f"it has no effect with the strategy {strategy}, whose tags have no order"
-            self._warn(setting.key, setting.value, message, "remove it, or write update-strategy: alphabetical")
+            self._warn(setting, message, "remove it, or write update-strategy: alphabetical")
         return order
 
     def _pin_digest(self) -> bool:

@@ -13,7 +13,7 @@ from functools import cache
 from glob import escape
 from itertools import chain
 
-from task.annotations.application import Narrow, check_selector, considered, is_glob
+from task.annotations.application import Narrow, considered, is_glob, parse_selector
 from task.commands.branches import read_branches
 from task.commands.status import past_builds
 from task.deciding.decide import current_reading, missing_places, places, reading, state_of
@@ -82,7 +82,7 @@ def check_promotion(promotion: Promotion) -> None:
         ("--to-selector", promotion.target_selector),
     ):
         try:
-            check_selector(Narrow(selector=selector))
+            parse_selector(selector)
         except UsageError as error:
             raise UsageError(error.message.replace("--selector", flag, 1), hint=error.hint) from None
     known = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))

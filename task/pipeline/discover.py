@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.annotations.application import Narrow, check_selector, considered, is_application, parse_application
+from task.annotations.application import Narrow, considered, is_application, parse_application, parse_selector
 from task.annotations.flux import is_helm_release, subscribe_helm_release
 from task.annotations.image_updater import configure, is_config, is_image_updater
 from task.annotations.subscription import Scope, subscribe
@@ -166,7 +166,7 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """Return the Applications in question with what their annotations ask for, and the problems with them."""
     narrow = job.scope.narrow
-    check_selector(narrow)
+    parse_selector(narrow.selector)
     found = discovered(world.applications(), job.scope, world.locate)
     by_metadata = replace(narrow, projects=())  # the metadata does not have the project
     skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.annotations.keys import Faulty, Setting, settings, strategy
+from task.annotations.keys import Faulty, settings
 from task.annotations.subscription import Defaults, EntryReader
 from task.model import Entry, Image, Policy, Reading, Strategy
 from task.policy.judge import judge, objection, same
@@ -28,7 +28,8 @@ def rows(op: str) -> list[Any]:
 
 
 def named(text: str) -> Strategy:
-    return strategy(Setting("update-strategy", text), "semver", lambda *_: None)[0]
+    told = settings({"update-strategy": {"": text}}, ())
+    return EntryReader(Entry("w", image(""), "", "w=acme/w"), told, Defaults())._strategy()[0]
 
 
 def image(tag: str, digest: str = "") -> Image:
