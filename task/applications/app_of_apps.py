@@ -1,23 +1,26 @@
-"""Finds the Applications that Applications deploy (app of apps), for `--follow-apps`."""
+"""Finds the folders that an Application deploys, and the Applications in them (app of apps), for `--follow-apps`."""
 
 from __future__ import annotations
 
+import json
 import posixpath
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 from task.annotations.application import is_application
-from task.applications.deployed import Deployed, NoFolder, Release, deployed
 from task.applications.git import KeptRepository, Repositories, TooManyRepositoriesError, repository_key
 from task.applications.kustomizations import kustomization_in, listed, needed, path_at, places
 from task.applications.manifest_text import KINDS, SUFFIXES, found_in, makes_applications
-from task.applications.rendering import Kind, Rendering, kind_of
+from task.applications.rendering import Kind, Release, Rendering, kind_of
 from task.applications.work_tree import LINK
 from task.errors import Exit, Malformed, SourceError, TaskError
 from task.model import File, Found, Place, Snapshot
+from task.plain_data import elements, mapping
 from task.text import and_more
 
 MOST = 5_000  # Applications that are found in this way
@@ -33,6 +36,145 @@ _NO_FOLDERS = {
     "plugin": "what plugins make",
 }
 _TOO_MANY = "begin with fewer Applications, or read them with --applications cluster"
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MOST_PATTERNS = 100  # patterns that one pattern with braces may expand to
+_LONGEST_PATTERN = 500  # characters of a pattern
+# Keys of a source's `kustomize` that do not change its output.
+_HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """One folder of one source of an Application."""
+
+    repo: str
+    revision: str
+    path: str  # "" is the root
+    plain: bool = False  # whether the manifest says that it is a directory of manifests
+    recurse: bool = False
+    include: str = ""  # globs of a directory's files
+    exclude: str = ""
+    release: Release = Release()
+    optional_values: bool = False  # ignoreMissingValueFiles
+    strange: str = ""  # the key of the manifest that is not supported here, so the folder is not rendered
+    parent: str = "?"  # "namespace/name" of the Application
+
+    def holds(self, path: str) -> bool:
+        """Tell whether a file is one of the folder's manifests. `path` is from the top."""
+        below = posixpath.relpath(path, self.path or ".")
+        if "/" in below and not self.recurse:
+            return False
+        if self.exclude and _fits(below, self.exclude):
+            return False
+        return not self.include or _fits(below, self.include)
+
+
+@dataclass(frozen=True)
+class NoFolder:
+    """A source of an Application that is not a folder of a repository."""
+
+    why: Literal["chart", "plugin", "outside", "no repoURL"]
+    path: str = ""
+    parent: str = "?"
+
+
+def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
+    """Yield the sources of an Application: folders, charts from Helm repositories, and what a plugin makes."""
+    spec, metadata = mapping(item.get("spec")), mapping(item.get("metadata"))
+    hydrator, several = spec.get("sourceHydrator"), spec.get("sources")
+    sources: list[Any] = several if isinstance(several, list) and several else [spec.get("source")]
+    if isinstance(hydrator, dict):
+        sources = [hydrator.get("drySource")]
+    namespace = _scalar(mapping(spec.get("destination")).get("namespace"))
+    parent = "/".join(str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)) or "?"
+    for source in sources:
+        if not isinstance(source, dict):
+            continue
+        if source.get("chart"):
+            yield NoFolder("chart", parent=parent)
+            continue
+        if source.get("plugin") is not None:
+            yield NoFolder("plugin", parent=parent)
+            continue
+        repo, path = _scalar(source.get("repoURL")), _scalar(source.get("path"))
+        inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
+        if not repo:
+            yield NoFolder("no repoURL", parent=parent)
+            continue
+        if not path:  # such as a source that only has the values for another one
+            continue
+        if posixpath.normpath(path).split("/")[0] == "..":
+            yield NoFolder("outside", path, parent)
+            continue
+        directory, helm, kustomize = (mapping(source.get(key)) for key in ("directory", "helm", "kustomize"))
+        release, strange = _release(helm, inside, _scalar(metadata.get("name")), namespace)
+        if changed := sorted(key for key, value in kustomize.items() if value and key not in _HARMLESS):
+            strange = strange or f"kustomize.{changed[0]}"
+        yield Deployed(
+            repo=repo,
+            revision=_scalar(source.get("targetRevision")),
+            path=inside,
+            plain=bool(directory) and not helm and not kustomize,
+            recurse=directory.get("recurse") is True,
+            include=_scalar(directory.get("include")),
+            exclude=_scalar(directory.get("exclude")),
+            release=release,
+            optional_values=helm.get("ignoreMissingValueFiles") is True,
+            strange=strange,
+            parent=parent,
+        )
+
+
+def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
+    """Return what Argo CD gives to Helm, and the first key that is not supported here, or ""."""
+    files, strange = [], "helm.fileParameters" if helm.get("fileParameters") else ""
+    for file in elements(helm.get("valueFiles")):
+        text = _scalar(file)
+        inside = posixpath.normpath(posixpath.join("/", path, text)).lstrip("/")
+        if text.startswith("$") or "://" in text or any(char in text for char in "*?["):
+            strange = strange or f"helm.valueFiles {text[:200]!r}"
+        files.append(inside)
+    whole = helm.get("valuesObject")
+    parameters = []
+    for one in elements(helm.get("parameters")):
+        if isinstance(one, dict) and one.get("name"):
+            option = "--set-string" if one.get("forceString") is True else "--set"
+            parameters.append((option, _scalar(one["name"]), _escaped(_scalar(one.get("value")))))
+    return (
+        Release(
+            name=_scalar(helm.get("releaseName")) or name,
+            namespace=_scalar(helm.get("namespace")) or namespace,
+            value_files=tuple(files),
+            values=json.dumps(whole) if isinstance(whole, dict) and whole else _scalar(helm.get("values")),
+            parameters=tuple(parameters),
+        ),
+        strange,
+    )
+
+
+def _escaped(value: str) -> str:
+    """Escape a parameter's value as Argo CD does for Helm: commas are text, except in a list."""
+    if value.startswith("{") and value.endswith("}"):
+        return value
+    return re.sub(r"(?<!\\),", r"\\,", value)
+
+
+def _fits(path: str, pattern: str) -> bool:
+    """Tell whether a path fits one of Argo CD's globs: `*` is any text, even with slashes, and {a,b} is a or b."""
+    waiting, patterns = [pattern[:_LONGEST_PATTERN]], list[str]()
+    while waiting and len(waiting) + len(patterns) < _MOST_PATTERNS:
+        one = waiting.pop()
+        if found := _BRACES.search(one):
+            waiting += [one[: found.start()] + part + one[found.end() :] for part in found[1].split(",")]
+        else:
+            patterns.append(one)
+    return any(fnmatchcase(path, one) for one in patterns)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None or isinstance(value, (dict, list)) else str(value)
 
 
 class FollowedApplications:

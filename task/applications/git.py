@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from task.applications.folders import Folder
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
+from task.applications.manifest_files import Folder
 from task.applications.manifest_text import SUFFIXES, or_broken
 from task.applications.rendering import Rendering, kind_of
 from task.errors import Malformed, SourceError, UsageError

@@ -18,11 +18,7 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-FOLDERS = (
-    "resources",
-    "bases",
-    "components",
-)  # these may be in other folders; everything else is in the folder itself
+FOLDERS = ("resources", "bases", "components")  # these may be elsewhere; everything else is in the folder itself
 _CLUSTER = "or read what it makes with --applications cluster"
 _CHARTS = ("it would fetch a Helm chart", f"commit the manifests that the chart makes, {_CLUSTER}")
 _PLUGINS = ("it may start a program", f"use patches instead, {_CLUSTER}")
@@ -117,6 +113,11 @@ def places(text: str, path: str) -> Iterator[str]:
             raise Malformed(f"{path}: {one.strip()[:200]!r} is not in the repository", _NOT_HERE)
     if strange := [key for key in kustomization if key not in _KEYS]:
         raise Malformed(f"{path}: {str(strange[0])[:200]!r} is not a key of a kustomization", _SPELLING)
+    yield from entries(kustomization)
+
+
+def entries(kustomization: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a parsed kustomization takes from files and folders, as it is written there."""
     for key in FOLDERS:
         yield from (one for one in elements(kustomization.get(key)) if isinstance(one, str))
 
@@ -146,8 +147,7 @@ def reaches_out(text: str) -> bool:
         kustomization = parsed_kustomization(text, "")
     except Malformed:
         return False
-    listed = [one for key in FOLDERS for one in elements(kustomization.get(key))]
-    return any(posixpath.normpath(str(one)).startswith("..") or _URL.match(str(one)) for one in listed)
+    return any(posixpath.normpath(one).startswith("..") or _URL.match(one) for one in entries(kustomization))
 
 
 def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:

@@ -6,22 +6,180 @@ Other manifests among them are skipped. An unreadable file is one problem, and d
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 from itertools import chain
+from typing import Any
 
-from task.applications.folders import Folder
-from task.applications.manifest_text import SUFFIXES, found_in, or_broken
-from task.applications.rendering import Rendering, kind_of
+from task.applications.kustomizations import (
+    NAMES,
+    changes,
+    changes_manifests,
+    entries,
+    parsed_kustomization,
+    path_at,
+    reaches_out,
+)
+from task.applications.manifest_text import SUFFIXES, found_in, makes_applications, or_broken
+from task.applications.rendering import CHART, Kind, Rendering, kind_of
 from task.applications.work_tree import LocalFiles
 from task.errors import Malformed, UsageError
+from task.files import LARGEST as LARGEST_TEXT
 from task.files import read_file
-from task.model import Found
+from task.model import Found, Snapshot
+from task.plain_data import elements
 from task.urls import without_login
 
 LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them
 GIT_URL = re.compile(r"(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
+_PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
+
+
+class Folder:
+    """The manifests of a folder and below it, and what its charts and kustomizations say about them."""
+
+    def __init__(
+        self,
+        root: str,
+        paths: Collection[str],
+        manifests: Sequence[str],
+        read: Callable[[str], bytes],
+        rendering: Rendering,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        """`paths` are those of all files, and `manifests` those to be read. `snapshot` is where they are in Git.
+
+        `read` returns the content of a file. It raises Malformed, with the reason, if it cannot be read.
+        """
+        self._root, self._manifests, self._read, self._rendering = root, manifests, read, rendering
+        self._snapshot, self._before = snapshot, f"{snapshot.repo}//" if snapshot else ""
+        self._charts = {posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART}
+        self._kustomizations = {  # by their folders
+            _folder_of(path): path for name in reversed(NAMES) for path in paths if posixpath.basename(path) == name
+        }
+        self._kustomization = cache(self._parsed)
+        self._patches = cache(self._named_patches)
+        self._making: dict[str, None] = {}  # charts whose templates make Applications
+        self._applications: set[str] = set()  # files that have Applications
+
+    def found(self) -> Iterator[Found]:
+        """Yield what is in the manifests, a problem for each file that cannot be read, and the warnings."""
+        for path in self._manifests:
+            where = f"{self._before}{path}"
+            try:
+                content = self._read(path)
+            except Malformed as error:
+                yield Found({}, where, f"cannot read {where}: {error.message}", error.hint)
+                continue
+            if self._is_template(path, content):
+                continue
+            for found in found_in(content, where):
+                if found.concerns_us and self._is_patch(path):
+                    continue
+                if found.is_application:
+                    self._applications.add(posixpath.normpath(path))
+                if self._snapshot:
+                    place = (self._snapshot.repo, self._snapshot.branch, path)
+                    yield replace(found, place=place, text=content.decode())
+                else:
+                    yield found
+        yield from self._rendering.unrendered(self._root, self._unrendered(), self._before)
+
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the manifests with their origins. One that cannot be read, which is told already, is empty."""
+        for path in self._manifests:
+            content = b""
+            with suppress(Malformed):
+                content = self._read(path)
+            if not self._is_template(path, content):
+                yield f"{self._before}{path}", content
+
+    def _is_template(self, path: str, content: bytes) -> bool:
+        """Tell whether a file becomes a manifest only when Helm fills it in. Notes its chart if it makes Applications.
+
+        Of charts in charts, the outermost one counts.
+        """
+        parts = path.split("/")
+        folders = ("/".join(parts[:at]) for at, part in enumerate(parts[:-1]) if part == "templates")
+        chart = next((folder for folder in folders if folder in self._charts), None)
+        if chart is None or b"{{" not in content:
+            return False
+        if makes_applications(content.decode("utf-8", "replace")):
+            self._making[chart] = None
+        return True
+
+    def _is_patch(self, path: str) -> bool:
+        """Tell whether a file is a patch of a kustomization in its folder, or in one above it."""
+        path = folder = posixpath.normpath(path)
+        while folder:
+            folder = folder.rpartition("/")[0]
+            if folder in self._kustomizations and path in self._patches(folder):
+                return True
+        return False
+
+    def _named_patches(self, folder: str) -> frozenset[str]:
+        listed = [self._kustomization(folder).get(key) for key in _PATCHES]
+        patches = [one for part in listed for one in elements(part)]
+        texts = [one.get("path") if isinstance(one, dict) else one for one in patches]
+        # An inline patch has several lines, and names no file.
+        return frozenset(posixpath.normpath(posixpath.join(folder, one)) for one in texts if isinstance(one, str))
+
+    def _unrendered(self) -> Iterator[tuple[Kind, str]]:
+        """Yield the charts that make Applications, and the kustomizations that change some."""
+        yield from (("helm", chart) for chart in self._making)
+        text = self._text(_folder_of(posixpath.join(self._root, NAMES[0])))
+        if text and (changes(text, self._rendering.namespace) if self._applications else reaches_out(text)):
+            yield "kustomize", self._root
+        yield from (("kustomize", folder) for folder in self._changing())
+
+    def _changing(self) -> list[str]:
+        """Return the folders whose kustomization changes Applications, without those that another one of them uses."""
+        if not self._applications:
+            return []
+        users: dict[str, set[str]] = {}  # a file or folder → the folders whose kustomization names it
+        for folder in self._kustomizations:
+            for entry in entries(self._kustomization(folder)):
+                users.setdefault(path_at(folder, entry), set()).add(folder)
+        making = _above(self._applications, users)
+        namespace = self._rendering.namespace
+        changing = {one for one in making if changes_manifests(self._kustomization(one), namespace)}
+        told = changing | (_above(changing, users) & making)
+        return sorted(one for one in told if not users.get(one, set()) & making - {one})
+
+    def _parsed(self, folder: str) -> Mapping[str, Any]:
+        """Return the folder's kustomization, or {} for a broken one."""
+        try:
+            return parsed_kustomization(self._text(folder), folder)
+        except Malformed:
+            return {}
+
+    def _text(self, folder: str) -> str:
+        """Return the text of the folder's kustomization, or "" if there is none, or it cannot be read."""
+        try:
+            content = self._read(self._kustomizations[folder])
+        except (KeyError, Malformed):
+            return ""
+        return content.decode("utf-8", "replace") if len(content) <= LARGEST_TEXT else ""
+
+
+def _folder_of(path: str) -> str:
+    return posixpath.normpath(path).rpartition("/")[0]
+
+
+def _above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str]:
+    """Return all folders whose kustomization uses one of these, directly or through others."""
+    found, waiting = set[str](), list(start)
+    while waiting:
+        for one in users.get(waiting.pop(), ()):
+            if one not in found:
+                found.add(one)
+                waiting.append(one)
+    return found
 
 
 def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:

@@ -12,13 +12,12 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import sh
 
 from task import shutdown
-from task.applications.deployed import Release
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import needed
 from task.applications.manifest_text import KINDS, found_in
@@ -56,6 +55,17 @@ def kind_of(names: Collection[str]) -> Kind | None:
     if any(name in names for name in KUSTOMIZATIONS):
         return "kustomize"
     return "helm" if CHART in names else None
+
+
+@dataclass(frozen=True)
+class Release:
+    """How Helm has to render a chart. "" and () mean that the manifest does not say."""
+
+    name: str = ""
+    namespace: str = ""
+    value_files: tuple[str, ...] = ()  # paths from the top
+    values: str = ""  # YAML; it wins over the files
+    parameters: tuple[tuple[str, str, str], ...] = ()  # the option, the name, the value
 
 
 class RenderingError(SourceError):

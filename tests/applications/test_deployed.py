@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from task.applications.deployed import Deployed, NoFolder, Release, deployed
+from task.applications.app_of_apps import Deployed, NoFolder, deployed
+from task.applications.rendering import Release
 
 REPO = "https://h/x.git"
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from support import bare_repo, image_update
 
-from task.applications.folders import Folder
 from task.applications.git import KeptRepository, git_manifests
-from task.applications.manifest_files import local_manifests
+from task.applications.manifest_files import Folder, local_manifests
 from task.applications.rendering import Rendering
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
