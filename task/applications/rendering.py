@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -250,11 +250,12 @@ def _run(
     argv: Sequence[str], folder: str, env: dict[str, str], seconds: float, bounds: Bounds
 ) -> tuple[int, str, str, str]:
     """Return the exit code, stdout, stderr, and why the program was stopped, or ""."""
-    with shutdown.shield(), ExitStack() as opened:
-        out, err = CapturedOutput(), CapturedOutput(_TAIL)
-        opened.callback(out.close)
-        opened.callback(err.close)
-        nothing = opened.enter_context(open(os.devnull, "rb"))
+    with (
+        shutdown.shield(),
+        closing(CapturedOutput()) as out,
+        closing(CapturedOutput(_TAIL)) as err,
+        open(os.devnull, "rb") as nothing,
+    ):
         try:
             files = (nothing, out.sink, err.sink)
             running = start(sh.Command(argv[0]), argv[1:], env, files, bounds.limits(), folder)
@@ -273,7 +274,6 @@ def _run(
         if watch.why:
             send(running, "SIGKILL")  # for children that did not end with it
         code = exit_code(running)
-        why = watch.why
-        if why == bounds.too_many_messages:
-            why = f"it printed more than {bounds.messages // 1_000_000} MB"
+        printed_too_much = watch.why == bounds.too_many_messages
+        why = f"it printed more than {bounds.messages // 1_000_000} MB" if printed_too_much else watch.why
         return code, out.text().decode("utf-8", "replace"), err.text().decode("utf-8", "replace"), why

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isinf, isnan
@@ -13,9 +14,10 @@ from task.templates.go_template.values import go_bytes, go_text
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
 UNFINISHED = {'"': "quoted string", "`": "raw quoted string", "'": "character constant"}
+OPENING = re.compile(r"\{\{(-[ \t\r\n])?")  # with a trim marker, or without
 # A closing delimiter may have a trim marker, which begins with a space. So several spaces end before it.
 ACTION = re.compile(
-    r"""(?P<close>(?:[ \t\r\n]-)?\}\})
+    r"""(?P<close>\}\})|(?P<trim>[ \t\r\n]-\}\})[ \t\r\n]*  # a trim marker removes the white space after it
     |(?P<space>[ \t\r\n]+(?!-\}\}))
     |(?P<declare>:=)|(?P<assign>=)|(?P<pipe>\|)|(?P<left>\()|(?P<right>\))
     |(?P<string>"(?:[^"\\\n]|\\[^\n])*+")|(?P<raw>`[^`]*`)|(?P<char>'(?:[^'\\\n]|\\[^\n])*+')
@@ -52,73 +54,53 @@ def malformed(line: int, problem: str) -> Malformed:
 
 def scan(text: str) -> list[Token]:
     """Return the tokens of a template, with `end of text` as the last one. Raises Malformed."""
+    lines = [0, *(found.end() for found in re.finditer("\n", text))]  # where they begin
     tokens: list[Token] = []
-    at, line, start = 0, 1, 0
-    while (opening := text.find("{{", at)) >= 0:
-        inside = opening + 2
-        trims = text[inside : inside + 1] == "-" and text[inside + 1 : inside + 2] in tuple(SPACES)
-        piece = text[at:opening]
-        _add_text(tokens, piece.rstrip(SPACES) if trims else piece, line)
-        line += piece.count("\n")
-        start = max(start, text.rfind("\n", at, opening) + 1)
-        inside += 2 if trims else 0
+    at = 0
+    while opening := OPENING.search(text, at):
+        line, inside = bisect_right(lines, opening.start()), opening.end()
+        piece = text[at : opening.start()]
+        tokens.append(Token("text", piece.rstrip(SPACES) if opening[1] else piece, line))
         comment = text.startswith("/*", inside)
-        at = _comment(text, inside, line) if comment else _action(text, inside, line, start, tokens)
-        line += text.count("\n", opening, at)
-        start = max(start, text.rfind("\n", opening, at) + 1)
-    _add_text(tokens, text[at:], line)
-    tokens.append(Token("end of text", "end of text", line))
-    return tokens
-
-
-def _add_text(tokens: list[Token], text: str, line: int) -> None:
-    if text:
-        tokens.append(Token("text", text, line))
+        at = _comment(text, inside, line) if comment else _action(text, inside, lines, tokens)
+    line = bisect_right(lines, len(text))
+    tokens += [Token("text", text[at:], line), Token("end of text", "end of text", line)]
+    return [token for token in tokens if token.text]
 
 
 def _comment(text: str, at: int, line: int) -> int:
+    """Return where the text continues after a comment."""
     end = text.find("*/", at + 2)
     if end < 0:
         raise malformed(line, "unclosed comment")
     close = ACTION.match(text, end + 2)
-    if close is None or close.lastgroup != "close":
+    if close is None or close.lastgroup not in {"close", "trim"}:
         raise malformed(line, "comment ends before closing delimiter")
-    return _after(text, close)
+    return close.end()
 
 
-def _after(text: str, close: re.Match[str]) -> int:
-    """Return where the text continues after a closing delimiter and the white space that its trim marker removes."""
-    at = close.end()
-    if len(close.group()) > 2:  # longer than "}}": it has a trim marker
-        while text[at : at + 1] in tuple(SPACES):
-            at += 1
-    return at
-
-
-def _action(text: str, at: int, line: int, start: int, tokens: list[Token]) -> int:
-    """Append the tokens of one action, and return where the text continues. `start` is where its line begins."""
-    tokens.append(Token("open", "{{", line))
+def _action(text: str, at: int, lines: list[int], tokens: list[Token]) -> int:
+    """Append the tokens of one action, and return where the text continues."""
+    tokens.append(Token("open", "{{", bisect_right(lines, at)))
     while at < len(text):
-        match = ACTION.match(text, at)
+        match, line = ACTION.match(text, at), bisect_right(lines, at)
         if match is None:
             raise malformed(line, f"unrecognized character in action: {text[at]!r}")
-        token = _token(match, line, at - start)
+        token = _token(match, line, at - lines[line - 1])
         tokens.append(token)
-        if token.kind == "close":
-            return _after(text, match)
         at = match.end()
-        if "\n" in token.text:
-            line += token.text.count("\n")
-            start = text.rfind("\n", 0, at) + 1  # rare: only strings in backquotes and white space have line endings
+        if token.kind == "close":
+            return at
         name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
         # A name ends at white space, at one of `.,|:()` or with the action.
         if name and at < len(text) and text[at] not in SPACES + ".,|:()" and not text.startswith("}}", at):
             raise malformed(line, f"bad character {text[at]!r}")
-    raise malformed(line, "unclosed action")
+    raise malformed(bisect_right(lines, at), "unclosed action")
 
 
 def _token(match: re.Match[str], line: int, column: int) -> Token:
-    kind, text = str(match.lastgroup), match.group()
+    kind = str(match.lastgroup)
+    text = match[kind]
     if kind == "other" and text in UNFINISHED:
         raise malformed(line, f"unterminated {UNFINISHED[text]}")
     if not text.isascii() and kind in {"variable", "field", "word", "number"}:
@@ -127,8 +109,8 @@ def _token(match: re.Match[str], line: int, column: int) -> Token:
             if not (letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()):
                 raise malformed(line, f"unrecognized character in action: {letter!r}")
     if kind == "word" and text in KEYWORDS:
-        return Token(text, text, line, column)
-    return Token(kind, text, line, column)
+        kind = text
+    return Token("close" if kind == "trim" else kind, text, line, column)
 
 
 def string(literal: str) -> str:
