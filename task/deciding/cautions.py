@@ -10,7 +10,7 @@ from task.deciding.job import Job, Terms
 from task.deciding.target import target_of
 from task.editors import also_at, strays
 from task.editors.file_text import chosen
-from task.editors.override_file import Stray
+from task.editors.overrides import Stray
 from task.errors import TaskError
 from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
 from task.text import FEW, and_more

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import accumulate
 
 from task.annotations.write_back import inside
-from task.editors import EDITORS, helm_values, kustomization, override_file, override_kustomize
+from task.editors import EDITORS, helm_values, kustomization, override_kustomize, overrides
 from task.errors import SourceError, TaskError
 from task.image import live_image
 from task.model import File, Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
@@ -173,13 +173,13 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
         if kind in ("kustomize-override", "kustomization"):
             return override_kustomize.read_below(files, target)
         if kind == "plugin-override":
-            return override_file.read_below(files, target)
+            return overrides.read_below(files, target)
     return Reading()
 
 
 def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return what Helm gets: each part from the first layer that has it."""
-    layers = [override_file.read_below(files, target), *_values(files, sub)]
+    layers = [overrides.read_below(files, target), *_values(files, sub)]
     name = next((one.name for one in layers if one.name), "")
     image = live_image(name) if name else None
     # Charts may have the registry in a value of its own.
@@ -191,7 +191,7 @@ def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
 
 def _values(files: Files, sub: Subscription) -> Iterator[Reading]:
     """Yield what each layer of values says, in Argo CD's order, the strongest one first."""
-    keys = override_file.names_of(sub.keys)
+    keys = overrides.names_of(sub.keys)
     texts = [("", File(sub.source.values))]
     texts += [(path, files[path]) for path in _value_files(sub) if path in files]
     for path, file in texts:

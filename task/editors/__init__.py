@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Protocol
 
-from task.editors import flux, helm_values, kustomization, manifests, override_file, override_kustomize
+from task.editors import flux, helm_values, kustomization, manifests, override_kustomize, overrides
 from task.editors.file_text import belongs, chosen, tree_of
-from task.editors.override_file import Stray
+from task.editors.overrides import Stray
 from task.editors.yaml.path import key_path
 from task.editors.yaml.tree import Node, Tree, value, walk
 from task.errors import TargetError
@@ -51,9 +51,9 @@ class Override(Editor, Protocol):
 
 
 OVERRIDES: Mapping[TargetKind, Override] = {
-    "helm-override": override_file,
+    "helm-override": overrides,
     "kustomize-override": override_kustomize,
-    "plugin-override": override_file,
+    "plugin-override": overrides,
 }
 EDITORS: Mapping[TargetKind, Editor] = {
     **OVERRIDES,

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from task.editors import EDITORS, override_file, override_kustomize
+from task.editors import EDITORS, override_kustomize, overrides
 from task.editors.file_text import tree_of
-from task.editors.override_file import Section, elements
+from task.editors.overrides import Section, elements
 from task.editors.yaml.spelling import double_quoted
 from task.editors.yaml.tree import Node, resolved, resolved_value
 from task.errors import SourceError
@@ -26,9 +26,9 @@ _FILE = "override"  # the file's path for the override editors
 
 # The list of a source that has images, and its editor.
 _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
-    "Helm": ("helm-override", override_file.HELM),
+    "Helm": ("helm-override", overrides.HELM),
     "Kustomize": ("kustomize-override", override_kustomize.SECTION),
-    "Plugin": ("plugin-override", override_file.PLUGIN),
+    "Plugin": ("plugin-override", overrides.PLUGIN),
 }
 
 
@@ -127,7 +127,7 @@ def _as_yaml(element: Any, section: Section) -> str:
     fields = [f"name: {double_quoted(known['name'])}"]
     if isinstance(known.get("value"), str):
         fields.append(f"value: {double_quoted(known['value'])}")
-    if section == override_file.HELM:
+    if section == overrides.HELM:
         fields.append(f"forcestring: {'true' if known.get('forceString') is True else 'false'}")
     return "\n    ".join(fields)
 
@@ -138,7 +138,7 @@ def _element(node: Node, section: Section) -> Any:
         return resolved(node).value
     texts = {name: text for name in ("name", "value", "forcestring") if (text := resolved_value(node, name))}
     element: dict[str, Any] = {name: text.value for name, text in texts.items()}
-    if section == override_file.HELM:
+    if section == overrides.HELM:
         element["forceString"] = element.pop("forcestring", "") == "true"
     return element
 

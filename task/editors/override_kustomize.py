@@ -14,20 +14,7 @@ from dataclasses import dataclass, replace
 from task.editors import kustomization
 from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, spelled
 from task.editors.kustomization import Replacement, reading_of
-from task.editors.override_file import (
-    FROM_COMMON,
-    FROM_SPEC,
-    Below,
-    Section,
-    Stray,
-    below,
-    elements,
-    follow_origins,
-    grow,
-    load,
-    origin_comment,
-    places,
-)
+from task.editors.overrides import Below, Section, Stray, below, elements, follow, grow, load, origin_comment, places
 from task.editors.yaml.edit import alone, splice
 from task.editors.yaml.tree import Node, resolved
 from task.errors import TargetError
@@ -91,8 +78,8 @@ def read_below(files: Files, target: Target) -> Reading:
     """
     spec = [parse_entry(text) for text in target.source.images]
     if target.kind == "kustomize-override":
-        there = below(files, replace(target, carry=None), SECTION)
-        spec = [entry for entry, _ in _spec(there, target).values()] if there.used else []
+        there = _below(files, replace(target, carry=None))
+        spec = [entry for entry, _ in there.origins.values()] if there.used else []
     folder = target.source.path.strip("/")
     in_file = []
     with suppress(TargetError):  # there may be no such file, or it is in another repository
@@ -137,8 +124,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
-    now, there = _entries(elements(tree, SECTION)), below(files, target, SECTION)
-    spec = _spec(there, target)
+    now, there = _entries(elements(tree, SECTION)), _below(files, target)
+    spec = there.origins
     renewed: list[KustomizeImage] = []
     for node, entry in now:
         if _mine(entry, target):
@@ -162,9 +149,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     with about(path):
         tree = splice(tree, [(alone(tree, node), fresh.text) for node, _, fresh in changes])
         tree = grow(tree, SECTION, [entry.text for entry in missing])
-        origins = {key: origin for key, (_, origin) in spec.items()} if there.carries else {}
-        added = {entry.key for entry in missing}
-        tree = follow_origins(tree, SECTION, key_of, origins, added, carries=there.carries)
+        tree = follow(tree, SECTION, there, key_of, {entry.key for entry in missing})
     edits = [Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes]
     edits += [Edit(path, _key(entry), "", entry.text) for entry in missing]
     left = [entry for _, entry in _entries(elements(tree, SECTION))]
@@ -178,8 +163,8 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     if target.carry is False:
         return ()
     _, tree = load(files, target, SECTION)
-    there = below(files, target, SECTION)
-    spec, strays, names = _spec(there, target), dict[str, Stray](), set[str]()
+    there = _below(files, target)
+    spec, strays, names = there.origins, dict[str, Stray](), set[str]()
     for node, entry in _entries(elements(tree, SECTION)):
         names.add(entry.key)
         theirs, origin = spec.get(entry.key, (entry, ""))
@@ -202,11 +187,9 @@ def _key(entry: KustomizeImage) -> str:
 Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key: the entry, and the comment that names its origin
 
 
-def _spec(there: Below, target: Target) -> Carried:
-    """Return the entries of the lists below the override file's. For the same name, the common file wins."""
-    entries = [(parse_entry(text), FROM_SPEC) for text in (target.source.images if there.spec else ())]
-    entries += [(entry, FROM_COMMON) for _, entry in _entries(there.common)]
-    return {entry.key: (entry, origin) for entry, origin in entries}
+def _below(files: Files, target: Target) -> Below[KustomizeImage]:
+    spec = {entry.key: entry for entry in map(parse_entry, target.source.images)}
+    return below(files, target, SECTION, spec, lambda nodes: {entry.key: entry for _, entry in _entries(nodes)})
 
 
 def _at_version(entry: KustomizeImage, spec: Carried, target: Target, image: Image) -> KustomizeImage:

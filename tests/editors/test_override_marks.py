@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.editors import strays
-from task.editors.override_file import FROM_COMMON, FROM_SPEC, Stray
+from task.editors.overrides import FROM_COMMON, FROM_SPEC, Stray
 from task.model import File, Keys, Target
 
 COMMON = "apps/web/.argocd-source.yaml"

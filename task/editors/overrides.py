@@ -1,4 +1,4 @@
-"""Reads and writes an override file `.argocd-source-<app>.yaml`: Helm's parameters, and the variables of a plugin.
+"""Reads and writes override files, `.argocd-source-<app>.yaml`: Helm's parameters, and the variables of plugins.
 
 `override_kustomize` does the same for images. AIU writes the variables of plugins since v1.3, for the same annotations.
 
@@ -21,7 +21,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from task.editors.file_text import about, chosen, result, single, spelled, tag_value, tree_of
 from task.editors.helm_values import digest_value, known_digest, reading_of
@@ -43,16 +43,18 @@ class Section(NamedTuple):
     list: str  # "parameters"
 
 
+T = TypeVar("T")  # an element of a list
+Common = Callable[[Sequence[Node]], Mapping[str, T]]  # reads the elements of the common file's list, by key
+KeyOf = Callable[[Node], str | None]  # the key of an element, or None for one of the image
 HELM, PLUGIN = Section("helm", "parameters"), Section("plugin", "env")
 
 
 @dataclass(frozen=True)
-class Below:
-    """The lists that an override file's list hides, and whether it copies their elements."""
+class Below(Generic[T]):
+    """The elements that an override file's list hides: those of the spec, or of the common file."""
 
-    spec: bool  # whether the spec's list counts; the common file's would replace it
-    common: Sequence[Node]  # the elements of the common override file's list
-    used: bool  # whether Argo CD uses these lists, because the override file has none
+    origins: Mapping[str, tuple[T, str]]  # by key: each element, and the comment that names its origin
+    used: bool  # whether Argo CD uses these elements, because the override file has no list
     carries: bool  # whether the override file's list gets copies of the elements that it lacks
 
 
@@ -120,17 +122,21 @@ def elements(tree: Tree, section: Section) -> Sequence[Node]:
     return listed.children if (listed := _list(tree, section)) else ()
 
 
-def below(files: Files, target: Target, section: Section) -> Below:
-    """Return the lists that Argo CD would use if the override file had none."""
+def below(files: Files, target: Target, section: Section, spec: Mapping[str, T], common: Common[T]) -> Below[T]:
+    """Return what Argo CD would use if the override file had no list. `common` reads the list of the common file."""
     path, tree = load(files, target, section)
     own = _list(tree, section)
     marks = {mark[1] for element in elements(tree, section) if (mark := origin_comment(tree, element))}
     shared = common_path(target)
-    common = _list(_tree(files, shared, section), section) if shared != path else None
+    listed = _list(_tree(files, shared, section), section) if shared != path else None
+    origins: dict[str, tuple[T, str]] = {}
     # The common file's list replaces that of the spec, too.
-    spec = bool(target.carry) or FROM_SPEC in marks or common is None
+    if target.carry or FROM_SPEC in marks or listed is None:
+        origins = {key: (one, FROM_SPEC) for key, one in spec.items()}
+    if listed:
+        origins |= {key: (one, FROM_COMMON) for key, one in common(listed.children).items()}
     carries = (own is None or bool(marks)) if target.carry is None else target.carry
-    return Below(spec, common.children if common else (), own is None, carries)
+    return Below(origins, own is None, carries)
 
 
 def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
@@ -169,24 +175,15 @@ def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
             yield content_end(tree.text, node)
 
 
-def follow_origins(
-    tree: Tree,
-    section: Section,
-    key_of: Callable[[Node], str | None],
-    origins: Mapping[str, str],
-    added: Collection[str],
-    *,
-    carries: bool,
-) -> Tree:
+def follow(tree: Tree, section: Section, there: Below[T], key_of: KeyOf, added: Collection[str]) -> Tree:
     """Return the file without the copies whose origin is gone, and with a comment at each copy that names its origin.
 
-    Copies are the elements with a comment, and those with the keys in `added`. `key_of` returns the key of an element
-    in `origins`, or None for an element of the image, which gets no comment. A copy that shares its line with something
-    else stays.
+    Copies are the elements with a comment, and those with the keys in `added`. `key_of` returns the key of an element,
+    or None for one of the image, which gets no comment. A copy that shares its line with something else stays.
     """
     nodes = elements(tree, section)
-    copies = [(number, key_of(node)) for number, node in enumerate(nodes) if carries and origin_comment(tree, node)]
-    gone = [number for number, key in copies if key is not None and key not in origins]
+    copies = [(number, key_of(node)) for number, node in enumerate(nodes) if origin_comment(tree, node)]
+    gone = [number for number, key in copies if there.carries and key is not None and key not in there.origins]
     if gone and (listed := _list(tree, section)):
         tree = drop_items(tree, alone(tree, listed), gone)
     splices = []
@@ -194,8 +191,8 @@ def follow_origins(
         key, now = key_of(node), origin_comment(tree, node)
         if key is None:
             want = ""
-        elif key in origins and (now or key in added):
-            want = origins[key]
+        elif there.carries and key in there.origins and (now or key in added):
+            _, want = there.origins[key]
         else:
             continue
         if now and now[1] != want:
@@ -292,28 +289,27 @@ def read_below(files: Files, target: Target) -> Reading:
     """Return what the elements say that Argo CD uses if the override file has none."""
     used = _spec(target)
     if target.kind.endswith("-override"):
-        there = below(files, replace(target, carry=None), _section(target))
-        used = [one for one, _ in _origins(there, target).values()] if there.used else []
+        there = _below(files, replace(target, carry=None))
+        used = [one for one, _ in there.origins.values()] if there.used else []
     return reading_of({one.name: one.value for one in used}, _names(target), "", sound=True)
 
 
-def _origins(there: Below, target: Target) -> dict[str, tuple[Parameter, str]]:
-    """Return the elements of the lists below the override file's list, each with its origin comment, by name."""
+def _below(files: Files, target: Target) -> Below[Parameter]:
     section, spec = _section(target), _spec(target)
-    own = {one.name: (one, FROM_SPEC) for one in spec} if there.spec else {}
-    shared = {}
-    for number, element in enumerate(there.common):
-        # Argo CD takes a missing field from the spec's element at the same index.
-        under = spec[number] if number < len(spec) else Parameter("", "")
-        given = _parameter(element, section)
-        one = Parameter(
-            given.name if _field(element, "name") else under.name,
-            given.value if _field(element, "value") else under.value,
-            given.force_string if _field(element, "forcestring") else under.force_string,
-        )
-        if one.name:
-            shared[one.name] = (one, FROM_COMMON)
-    return {**own, **shared}
+
+    def common(nodes: Sequence[Node]) -> dict[str, Parameter]:
+        found = []
+        for number, node in enumerate(nodes):
+            # Argo CD takes a missing field from the spec's element at the same index.
+            under = spec[number] if number < len(spec) else Parameter("", "")
+            given = _parameter(node, section)
+            name = given.name if _field(node, "name") else under.name
+            value = given.value if _field(node, "value") else under.value
+            force = given.force_string if _field(node, "forcestring") else under.force_string
+            found.append(Parameter(name, value, force))
+        return {one.name: one for one in found if one.name}
+
+    return below(files, target, section, {one.name: one for one in spec}, common)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -328,15 +324,15 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     before = {one.name: one.value for one in now}
     digest = known_digest(files, target, names, now or target.source.parameters) if section == HELM else ""
     mine = _wanted(target, image, names, [*now, *spec], digest)
-    there = below(files, target, section)
-    carried = _origins(there, target) if there.carries else {}
+    there = _below(files, target)
+    carried = {name: one for name, (one, _) in there.origins.items()} if there.carries else {}
 
     def wanted(tree: Tree, element: Node) -> Parameter | None:
         """Return the wanted content of an element, or None if it stays as it is."""
         name = _text(element, "name")
         if name in mine:
             return mine[name]
-        return carried[name][0] if name in carried and origin_comment(tree, element) else None
+        return carried[name] if name in carried and origin_comment(tree, element) else None
 
     def key_of(element: Node) -> str | None:
         name = _text(element, "name")
@@ -348,11 +344,10 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         while gap := _gap(tree, section, wanted):
             element, name, data = gap
             tree = add(tree, alone(tree, element), {name: data})
-        whole = {**{name: one for name, (one, _) in carried.items()}, **mine}
+        whole = {**carried, **mine}
         missing = [name for name in whole if name not in before]
         tree = grow(tree, section, [_data(whole[name], section) for name in missing])
-        origins = {name: origin for name, (_, origin) in carried.items()}
-        tree = follow_origins(tree, section, key_of, origins, missing, carries=there.carries)
+        tree = follow(tree, section, there, key_of, missing)
     after = {one.name: one.value for one in _parameters(tree, section)}
     edits = [Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}]
     return result(files, path, tree.text, edits)
@@ -426,8 +421,8 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         return ()
     section, keys = _section(target), _names(target)
     _, tree = load(files, target, section)
-    there = below(files, target, section)
-    origins, own = _origins(there, target), {keys.name, keys.tag, keys.spec, keys.digest}
+    there = _below(files, target)
+    origins, own = there.origins, {keys.name, keys.tag, keys.spec, keys.digest}
     strays = {}
     for element in elements(tree, section):
         one = _parameter(element, section)
