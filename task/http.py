@@ -194,9 +194,8 @@ class Http:
         limits, began = self._limits, time.monotonic()
         shutdown.check()
         if limits.slow and self._lost > limits.slow:
-            raise NoAnswerError(
-                "slow", f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is not asked again"
-            )
+            why = f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is not asked again"
+            raise NoAnswerError("slow", why)
         try:
             with (
                 _limit(limits.total) as ended,
@@ -229,9 +228,7 @@ class Http:
         finally:
             took = time.monotonic() - began
             self._lost += took if took > _SLOW else 0.0
-        self._log(
-            f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {time.monotonic() - began:.2f} s"
-        )
+        self._log(f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {took:.2f} s")
         return response
 
     def _body(self, answer: requests.Response, url: str, began: float) -> bytes:

@@ -272,9 +272,8 @@ class Client:
 def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
     """Return the error if there is no answer at all."""
     if error.kind == "tls":
-        return CredentialsError(
-            f"{error.message}: could not {what}", hint="give its certificate authority: --ca-file FILE"
-        )
+        hint = "give its certificate authority: --ca-file FILE"
+        return CredentialsError(f"{error.message}: could not {what}", hint=hint)
     return UnreachableError(f"{error.message}: could not {what}", hint=f"run it again; {stays}")
 
 

@@ -14,6 +14,7 @@ import secrets
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -25,7 +26,7 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.http import Response
 from task.model import Changeset, Landing, Through
-from task.plain_data import dig, elements
+from task.plain_data import dig, elements, value_at
 from task.retry import NotDoneError, land_once
 from task.text import blanked, one_line
 
@@ -58,10 +59,8 @@ class GitHubCommits(Connected):
 
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
-        self._owner, self._repo = reach.place.project
-        self._name = f"{self._owner}/{self._repo}"
+        self._name = "/".join(reach.place.project)
         self._refs = f"{self._path}/git/refs"
-        self._id = ""  # of the repository, after the first query
 
     def commit(self, branch: str, change: Changeset) -> str:
         """Append the changeset to a branch that is at `change.tip`, and return the commit's id."""
@@ -110,7 +109,6 @@ class GitHubCommits(Connected):
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
         """Move `head` from `was` to the commit that `aside` is at, and delete `aside`, in one step."""
-        self._id = self._id or self._found()
         updates = [
             {"name": f"refs/heads/{head}", "beforeOid": was, "afterOid": commit, "force": True},
             {"name": f"refs/heads/{aside}", "beforeOid": commit, "afterOid": "0" * len(commit), "force": True},
@@ -123,9 +121,10 @@ class GitHubCommits(Connected):
         """Delete a branch."""
         self._ask("DELETE", f"{self._refs}/heads/{quote(branch)}", f"delete the branch {branch}", fine=(404, 422))
 
-    def _found(self) -> str:
-        what = f"look for {self._name}"
-        said = self._graphql(REPOSITORY, what, owner=self._owner, name=self._repo)
+    @cached_property
+    def _id(self) -> str:
+        what, (owner, name) = f"look for {self._name}", self._place.project
+        said = self._graphql(REPOSITORY, what, owner=owner, name=name)
         found = dig(said, "repository", "id")
         if not found:
             raise self._odd(what)
@@ -139,7 +138,7 @@ class GitHubCommits(Connected):
         errors = elements(said, "errors")
         if errors:
             raise self._meant(errors, answer, what)
-        data = said.get("data") if isinstance(said, dict) else None
+        data = value_at(said, "data")
         if not isinstance(data, dict):
             raise self._odd(what)
         return data
@@ -155,9 +154,8 @@ class GitHubCommits(Connected):
     def _meant(self, errors: list[Any], answer: Response, what: str) -> TaskError | Outpaced:
         kinds = {dig(one, "type") for one in errors}
         texts = [one_line(dig(one, "message"))[:300] for one in errors]
-        words = "; ".join(dict.fromkeys(filter(None, texts))).replace(
-            self._client.reach.token.secret.reveal() or "\0", "***"
-        )
+        secret = self._client.reach.token.secret.reveal()
+        words = "; ".join(dict.fromkeys(filter(None, texts))).replace(secret, "***")
         low = words.lower()
         if "STALE_DATA" in kinds or any(one in low for one in _STALE):
             return Outpaced(f"{self._name}: {words}")
@@ -171,9 +169,8 @@ class GitHubCommits(Connected):
             message = f"{host} knows no such repository or branch, or this API token may not see it: could not {what}"
             return RepositoryError(f"{message}: {words}", hint=f"check the repository's URL; {self.needs}")
         if "FORBIDDEN" in kinds or "INSUFFICIENT_SCOPES" in kinds:
-            return RepositoryError(
-                f"{host} does not let this API token {what}: {words}", hint=f"{self.needs}; {self.stays}"
-            )
+            hint = f"{self.needs}; {self.stays}"
+            return RepositoryError(f"{host} does not let this API token {what}: {words}", hint=hint)
         return self._denied(what, words)
 
     def _denied(self, what: str, words: str) -> RepositoryError:

@@ -101,9 +101,8 @@ class Forges:
         kind = FORGES[place.forge].deployments
         if kind is None:
             names = ", ".join(one.name for one in FORGES.values() if one.deployments)
-            raise ForgeError(
-                f"no deployments are shown on {place.host}", hint=f"leave out --deployments; these show them: {names}"
-            )
+            hint = f"leave out --deployments; these show them: {names}"
+            raise ForgeError(f"no deployments are shown on {place.host}", hint=hint)
         return self._open(kind, place, self._tokens().of_the_job(place, "a deployment"))
 
     def commits(self, repo: str) -> GitHubCommits:
@@ -119,9 +118,8 @@ class Forges:
         """Return where the repository is. Raises as `place`, and `ForgeError` if it is not on GitHub."""
         place = self.place(repo, "GitHub's API cannot commit")
         if place.forge != "github":
-            raise ForgeError(
-                f"GitHub's API cannot commit to {place.host}", hint="commit with git: --commit-through git"
-            )
+            hint = "commit with git: --commit-through git"
+            raise ForgeError(f"GitHub's API cannot commit to {place.host}", hint=hint)
         return place
 
     def close(self) -> None:

@@ -57,23 +57,22 @@ def forge_option(text: str) -> Known:
     return Known(name, root, chosen=True)
 
 
-def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
-    """Return the forge that the CI system belongs to, from its variables.
+def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the server that the CI system says it belongs to, by the kind of forge."""
+    # Gitea and Forgejo set GitHub's variables, too.
+    like_gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
+    actions = "gitea" if like_gitea else "github"
+    names = {actions: "GITHUB_SERVER_URL", "gitlab": "CI_SERVER_URL", "azure": "SYSTEM_COLLECTIONURI"}
+    found = {forge: environ.get(name, "").strip().rstrip("/") for forge, name in names.items()}
+    return {forge: url for forge, url in found.items() if url.startswith(("https://", "http://"))}
 
-    Gitea and Forgejo set GitHub's variables, too.
-    """
-    found: list[Known] = []
-    gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
-    for name, forge in (
-        ("GITHUB_SERVER_URL", "gitea" if gitea else "github"),
-        ("CI_SERVER_URL", "gitlab"),
-        ("SYSTEM_COLLECTIONURI", "azure"),
-    ):
-        root = environ.get(name, "").strip().rstrip("/")
-        if root.startswith(("https://", "http://")) and "@" not in root:
-            root = "/".join(root.split("/")[:3]) if forge == "azure" else root  # the collection is part of a project
-            found.append(Known(forge, root))
-    return tuple(found)
+
+def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
+    """Return the forge that the CI system belongs to, from its variables."""
+    servers = servers_of(environ)
+    if "azure" in servers:  # the collection is part of a project
+        servers["azure"] = "/".join(servers["azure"].split("/")[:3])
+    return tuple(Known(forge, root) for forge, root in servers.items() if "@" not in root)
 
 
 def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
@@ -91,9 +90,8 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
             return _built(one.forge, replace(remote, parts=inner, host=split(one.root).authority), one.root)
     for one in known:
         if not one.root or (remote.ssh and one.chosen):
-            return _built(
-                one.forge, replace(remote, host=split(one.root).authority or remote.host), one.root or remote.root
-            )
+            host = split(one.root).authority or remote.host
+            return _built(one.forge, replace(remote, host=host), one.root or remote.root)
     name = _guessed(remote)
     return _built(name, remote, remote.root) if name else None
 

@@ -177,20 +177,14 @@ def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
 
     It is the SHA-256 of the set of Applications, images and versions, and of what is held.
     """
-    rows = {
-        (f"{app.namespace}/{app.name}", one.alias, one.image.identity, *_version(one))
-        for app in apps
-        for one in app.changes
-    }
+    rows = {(name, one.alias, one.image.identity, *_version(one)) for name, one in _each(apps)}
     return sha256(json.dumps([*sorted(rows), *sorted(held)]).encode()).hexdigest()
 
 
 def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
     """Return the version and the build that each image gets."""
     return {
-        build_key(f"{app.namespace}/{app.name}", one.alias, one.image.identity): Written(*_version(one), one.build)
-        for app in apps
-        for one in app.changes
+        build_key(name, one.alias, one.image.identity): Written(*_version(one), one.build) for name, one in _each(apps)
     }
 
 
@@ -238,10 +232,14 @@ def _rows(apps: Sequence[AppChanges]) -> list[Row]:
             source = link(f"{build.repository}/commit/{build.commit}") if at_home else code(build.commit[:12])
             known = rows.get((name, one.image.name, old, new))
             files = dict.fromkeys(filter(None, (known.file if known else "", one.file)))
-            rows[name, one.image.name, old, new] = Row(
-                "", name, one.image.name, old, new, why, source=source, file=", ".join(files)
-            )
+            row = Row("", name, one.image.name, old, new, why, source=source, file=", ".join(files))
+            rows[name, one.image.name, old, new] = row
     return list(rows.values())
+
+
+def _each(apps: Sequence[AppChanges]) -> list[tuple[str, Change]]:
+    """Return each change, with the Application that gets it."""
+    return [(f"{app.namespace}/{app.name}", one) for app in apps for one in app.changes]
 
 
 def _version(change: Change) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
 from task.forges.client import ForgeAddress, ForgeToken
-from task.forges.places import FORGES, Known
+from task.forges.places import FORGES, Known, servers_of
 from task.git.environment import Login
 from task.secret import Secret
 from task.urls import origin, split
@@ -21,7 +21,6 @@ VARIABLE = "IMAGE_UPDATE_FORGE_TOKEN"
 OPTION = "--forge-token-file"
 # The CI system's own tokens, and where they are good. GitLab's job token cannot write merge requests.
 OWN = (("GITHUB_TOKEN", "GITHUB_SERVER_URL"), ("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"))
-SERVERS = ("GITHUB_SERVER_URL", "CI_SERVER_URL", "SYSTEM_COLLECTIONURI")
 SHOW = (
     "say which Git host it is for: --forge github=https://github.com, or --git-credentials-url https://github.com/acme/"
 )
@@ -69,11 +68,8 @@ class Tokens:
                 return ForgeToken(login.password, self._user or login.user)
         if found := self._of_ci(place):
             return found
-        allow = (
-            f"--forge {place.forge}={origin(place.web)}"
-            if self._named
-            else f"--git-credentials-url {origin(place.web)}/"
-        )
+        where = origin(place.web)
+        allow = f"--forge {place.forge}={where}" if self._named else f"--git-credentials-url {where}/"
         if self._secret:
             scope = " and ".join(self._scope)
             message = f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
@@ -107,8 +103,7 @@ def _scope(forge: Known | None, given: tuple[str, ...], environ: Mapping[str, st
         return given
     if forge is not None:
         return tuple(f"https://{host}" for host in FORGES[forge.forge].hosts)
-    own = (environ.get(name, "").strip().rstrip("/") for name in SERVERS)
-    return tuple(url for url in own if url.startswith(("https://", "http://")))
+    return tuple(servers_of(environ).values())
 
 
 def check_token_file(path: str) -> None:

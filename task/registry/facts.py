@@ -15,7 +15,6 @@ from task.model import Answer, Image
 from task.registry.manifest import Config, Member, fits, history_config, members, newness, read_config
 from task.registry.repository import ImageRepository
 
-_PUSH = "push all of the image again"
 _MOST = 64  # images of one index, and manifests that are read to find them
 _IN_CONFIG = frozenset(("created", "labels"))
 _IN_MANIFEST = _IN_CONFIG | {"platforms"}
@@ -38,9 +37,8 @@ def find(repository: ImageRepository, image: Image, facts: Collection[str], plat
     # A mirror may leave out some members of an index. It is an error only if none of the wanted ones is there.
     configs = [(member, config) for member in wanted if (config := _config(repository, member)) is not None]
     if wanted and not configs:
-        raise RegistryError(
-            f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it", hint=_PUSH
-        )
+        message = f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it"
+        raise RegistryError(message, hint="push all of the image again")
     fitting = [config for member, config in configs if fits(platforms, member.platform or config.platform)]
     newest = max(fitting, key=lambda config: newness(config.created), default=Config())
     every = [

@@ -214,9 +214,8 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
     from a laptop names `desktop` or `osxkeychain`. Raises `RegistryError` and its subclasses.
     """
     if not _NAME.fullmatch(name):
-        raise RegistryAccessError(
-            f"{name[:100]!r} cannot be the name of a credential helper", hint="check Docker's config file"
-        )
+        message = f"{name[:100]!r} cannot be the name of a credential helper"
+        raise RegistryAccessError(message, hint="check Docker's config file")
     program = f"docker-credential-{name}"
     code, out, err = _run("helper", program, ("get",), server, environ)
     if code is None:
@@ -226,9 +225,8 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
     if code:
         if _NO_LOGIN in (out + err).lower():
             return None
-        raise RegistryAccessError(
-            f"{program} gives no login for {server} (exit code {code})", hint="run it by hand to see why"
-        )
+        message = f"{program} gives no login for {server} (exit code {code})"
+        raise RegistryAccessError(message, hint="run it by hand to see why")
     try:
         data = json.loads(out)
         user, secret = data.get("Username") or "", data.get("Secret") or ""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -206,7 +205,7 @@ def _json(raw: bytes | str) -> Mapping[str, Any]:
 def _decoded(text: Any) -> bytes:
     try:
         return b64decode(text, validate=True)
-    except (NotBase64, TypeError, ValueError):
+    except (TypeError, ValueError):
         raise Malformed("its signature cannot be read") from None
 
 
