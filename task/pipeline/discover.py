@@ -166,7 +166,7 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """Return the Applications in question with what their annotations ask for, and the problems with them."""
     narrow = job.scope.narrow
-    parse_selector(narrow.selector)
+    parse_selector(narrow.selector)  # an invalid one is refused before any server is asked
     found = discovered(world.applications(), job.scope, world.locate)
     by_metadata = replace(narrow, projects=())  # the metadata does not have the project
     skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]
