@@ -67,7 +67,7 @@ class ShownDeployments:
         for key, of in list(_by_application(landed).items())[: 2 * MOST]:
             if key not in ends:  # the end is unknown; a later run may end the deployment
                 continue
-            wanted = self._deployment(of, "success" if ends[key].succeeded else "failure", ends[key].because)
+            wanted = self._deployment(of, "success" if ends[key].state == "healthy" else "failure", ends[key].because)
             if self._ends(key, wanted, written=any(one.written for one in of)):
                 self._ended[key] = wanted
         self._sum_up()

@@ -15,7 +15,7 @@ from task.after.waiting import Descends, all_of, holding, judge_of, told, watch
 from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
 from task.argocd.rollouts import Awaited, Judge, RolloutApi, RolloutState, bare, refresh
-from task.deciding.job import Failure, Followed, Landed, Recovery, RolloutEnd, change_of
+from task.deciding.job import Failure, Followed, Landed, RolloutEnd, change_of
 from task.errors import Exit, RolloutError, TaskError, UnreachableError
 from task.forges.host import Host
 from task.kubernetes.client import APPLICATIONS, Kubernetes
@@ -100,29 +100,29 @@ class Follow:
         recoveries = self._recoveries(there, left) if there else ()
         return Followed(tuple(self._problems), recoveries=recoveries)
 
-    def _recoveries(self, there: Sequence[Landed], left: float) -> tuple[Recovery, ...]:
+    def _recoveries(self, there: Sequence[Landed], left: float) -> tuple[RolloutEnd, ...]:
         applications = {of[0].application.key: of for of in _by_application(there)}
         # An Application may have sources of several repositories, and the command waits for one commit.
         waits = {key: f"image-update wait {key} --revision {of[0].commit}" for key, of in applications.items()}
         if left < _LEAST:
             why = "the time of --wait-timeout is over"
-            return tuple(Recovery(key, "unknown", why, hint) for key, hint in waits.items())
+            return tuple(RolloutEnd(key, "unknown", why, hint) for key, hint in waits.items())
         self._argo.log("info", "waiting until what was rolled back is healthy again")
         try:
             rows, errors = self._watched(applications, left)
         except TaskError as error:
-            return tuple(Recovery(key, "unknown", str(error), hint) for key, hint in waits.items())
+            return tuple(RolloutEnd(key, "unknown", str(error), hint) for key, hint in waits.items())
         found = []
         for row in rows:
             key = row.application
             if failed := errors.get(key):
-                found.append(Recovery(key, "unknown", bare(failed, key), waits[key]))
+                found.append(RolloutEnd(key, "unknown", bare(failed, key), waits[key]))
             elif row.state == "synced-and-healthy":
-                found.append(Recovery(key, "healthy", row.warning))
+                found.append(RolloutEnd(key, "healthy", row.warning))
             elif row.state in ("timed-out", "paused"):
-                found.append(Recovery(key, "late", row.because, waits[key]))
+                found.append(RolloutEnd(key, "late", row.because, waits[key]))
             else:
-                found.append(Recovery(key, "failed", told(row), row.hint))
+                found.append(RolloutEnd(key, "failed", told(row), row.hint))
         return tuple(found)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
@@ -180,7 +180,7 @@ class Follow:
         there_now = {(one.application.key, one.repo) for one in merged}
         for key, repo in ((one.application.key, one.repo) for one in requested):
             if key in self._ends and (key, repo) not in there_now:  # only a part of it has landed
-                self._ends[key] = RolloutEnd(key, succeeded=False, because="a pull request of it is not merged")
+                self._ends[key] = RolloutEnd(key, "failed", "a pull request of it is not merged")
 
     def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
         return Merges(self._forge, time.monotonic() + self._given.wait_timeout, self._argo.log)(requested)
@@ -238,13 +238,13 @@ class Follow:
                 self._problems.append(
                     Problem(application=key, rule="rollout", message=told(row), hint=row.hint, exit=int(Exit.ROLLOUT))
                 )
-                self._ends[key] = RolloutEnd(key, succeeded=False, because=told(row))
+                self._ends[key] = RolloutEnd(key, "failed", told(row))
                 if row.begun and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
                 elif self._settings.on_failure == "rollback":
                     self._problems.append(not_undone(key, "no sync of what was written has begun and failed"))
             else:
-                self._ends[key] = RolloutEnd(key, succeeded=True, because=row.because)
+                self._ends[key] = RolloutEnd(key, "healthy", row.because)
                 if row.warning:
                     self._problems.append(
                         Problem(application=key, rule="rollout", message=row.warning, hint=row.hint, severity="warning")

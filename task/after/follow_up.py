@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from task import shutdown
 from task.after.deployments import ShownDeployments
-from task.deciding.job import Ask, Failure, Intent, Job, Outcome, Recovery
+from task.deciding.job import Ask, Failure, Intent, Job, Outcome, RolloutEnd
 from task.errors import Exit, TaskError
 from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, WITHOUT_HTML, longest_body
 from task.image import live_image
@@ -115,7 +115,7 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
     return replace(job, command="rollback", wording=wording, atomic=False, intent=asks[0].intent)
 
 
-def told_of(undone: Outcome, recoveries: Iterable[Recovery] = ()) -> list[Problem]:
+def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
     """Return a line for each update that was undone, or was not. A failure is an error.
 
     Its exit code is that of the failed rollout, which made the rollback necessary.

@@ -171,16 +171,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class RolloutEnd:
-    """How the rollout of one Application ended."""
-
-    application: str  # namespace/name
-    succeeded: bool
-    because: str
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """Whether an Application is healthy again after a rollback."""
+    """How the rollout of one Application ended: that of this run's commit, or that of a rollback."""
 
     application: str  # namespace/name
     state: Literal["healthy", "failed", "late", "unknown"]  # late: not healthy when the time was over
@@ -195,7 +186,7 @@ class Followed:
     problems: tuple[Problem, ...] = ()
     failures: tuple[Failure, ...] = ()
     ends: tuple[RolloutEnd, ...] = ()  # with --wait; an Application with an unknown end is left out
-    recoveries: tuple[Recovery, ...] = ()  # of what was rolled back
+    recoveries: tuple[RolloutEnd, ...] = ()  # of what was rolled back
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def landed(
 
 
 def ended(name: str = "web", *, succeeded: bool = True) -> RolloutEnd:
-    return RolloutEnd(f"argocd/{name}", succeeded, "the cause")
+    return RolloutEnd(f"argocd/{name}", "healthy" if succeeded else "failed", "the cause")
 
 
 def play(
