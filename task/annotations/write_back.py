@@ -53,10 +53,10 @@ class Where:
     source: Source
     repo: str
     base: str  # "" is the default branch
-    head_template: str  # "" is the base branch
-    method: str
-    credentials: str
     fallbacks: tuple[str, ...] = ()
+    head_template: str = ""  # "" is the base branch
+    method: str = "git"
+    credentials: str = ""
     home: str = ""  # the folder of the first target that goes to the same branch, for the state file's path
 
     @property
@@ -100,13 +100,12 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[tuple[Where, .
 
 
 def _where(app: Application, text: str, argocd_namespace: str) -> Where:
-    where = _named(app, text, argocd_namespace)
+    where = _resolved(app, *_target(text), argocd_namespace)
     refuse_unwritable(where.path)
     return where
 
 
-def _named(app: Application, text: str, argocd_namespace: str) -> Where:
-    target, path = _target(text)
+def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -> Where:
     source = choose_source(app, FORCED.get(target, ""))
     # As in a chart's `valueFiles`, `$ref` is the root of the repository of the source with this `ref`.
     if target == "helmvalues" and path.startswith("$"):
@@ -116,7 +115,7 @@ def _named(app: Application, text: str, argocd_namespace: str) -> Where:
             known = ", ".join(f"${other.ref}" for other in app.sources if other.ref) or "none"
             hint = f"refs of this Application: {known}"
             raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", hint)
-        return Where("helmvalues", inside("", rest), source, named.repo, named.revision, "", "git", "")
+        return Where("helmvalues", inside("", rest), source, named.repo, named.revision)
     if source.chart and (target == "override" or not app.annotations.get("git-repository")):
         # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue 14672).
         what = f"the Helm chart {source.chart!r}"
@@ -134,7 +133,7 @@ def _named(app: Application, text: str, argocd_namespace: str) -> Where:
         path = inside("", path.lstrip("/"))
     else:
         path = inside(source.path, path or ("values.yaml" if target == "helmvalues" else "."))
-    return Where(target, path, source, repo, base, "", "git", "", fallbacks)
+    return Where(target, path, source, repo, base, fallbacks)
 
 
 def _target(text: str) -> tuple[str, str]:
