@@ -48,13 +48,11 @@ def text_of(files: Files, path: str) -> str | None:
         raise TargetError(f"is {what}, not a file", hint=hint, subject=path)
     problem = file.problem or ("larger than 10 MB" if len(file.text) > _LARGEST else "")
     if problem and "LFS" not in problem:
-        raise TargetError(
-            f"cannot be edited: {problem}", hint="use a YAML file in UTF-8 of at most 10 MB", subject=path
-        )
+        hint = "use a YAML file in UTF-8 of at most 10 MB"
+        raise TargetError(f"cannot be edited: {problem}", hint=hint, subject=path)
     if problem or file.text.startswith(_LFS):
-        raise TargetError(
-            "is kept in Git LFS: Git has only a pointer, not the text", hint=f"git lfs untrack {path}", subject=path
-        )
+        message = "is kept in Git LFS: Git has only a pointer, not the text"
+        raise TargetError(message, hint=f"git lfs untrack {path}", subject=path)
     return file.text
 
 

@@ -142,11 +142,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     locked = next((edit for edit in edits if edit.old != edit.new and edit.key.startswith("dependencies[")), None)
     if locked and (lock := _lock(path)) in files:
         folder = posixpath.dirname(path) or "."
-        raise TargetError(
-            f"{locked.key} is locked by {lock}: with another version here, `helm dependency build` fails",
-            hint=f"write {locked.new} by hand, run helm dependency update {folder}, and commit both files",
-            subject=path,
-        )
+        message = f"{locked.key} is locked by {lock}: with another version here, `helm dependency build` fails"
+        hint = f"write {locked.new} by hand, run helm dependency update {folder}, and commit both files"
+        raise TargetError(message, hint=hint, subject=path)
     return result(files, path, tree.text, edits)
 
 
@@ -239,11 +237,9 @@ def _shared(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
             of_an_image = (last == own or last.endswith("tag")) and text not in annotated
             known = not of_an_image or _names_image(tree, steps[:-1], target)
         if not known:
-            raise TargetError(
-                f"line {tree.line(node)}: {mine} and {text} share this value by an anchor, and {text} may be another "
-                "image's",
-                hint=f"write the value out in one of the two places, or name the image beside {text}",
-            )
+            message = f"{mine} and {text} share this value by an anchor, and {text} may be another image's"
+            hint = f"write the value out in one of the two places, or name the image beside {text}"
+            raise TargetError(f"line {tree.line(node)}: {message}", hint=hint)
         others.append(text)
     return tuple(others)
 
@@ -304,11 +300,8 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
             hint = f"set {name} to an empty text"
             if not (keys.digest or keys.spec):
                 hint = f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each update then writes"
-            raise TargetError(
-                f"{digest.where}: {name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}",
-                hint=hint,
-                subject=digest.path,
-            )
+            message = f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"
+            raise TargetError(f"{digest.where}: {message}", hint=hint, subject=digest.path)
     return found[annotated].value if annotated in found else ""
 
 

@@ -226,9 +226,8 @@ def names_of(keys: Keys) -> Keys:
         return Keys(spec=keys.spec)  # as in AIU, it wins over name and tag
     name, tag = keys.name or "image.name", keys.tag or "image.tag"  # AIU's defaults
     if name == tag:
-        raise AnnotationError(
-            f"helm.image-name and helm.image-tag are both {name!r}", hint=f"write helm.image-spec: {name}"
-        )
+        hint = f"write helm.image-spec: {name}"
+        raise AnnotationError(f"helm.image-name and helm.image-tag are both {name!r}", hint=hint)
     return Keys(name=name, tag=tag, digest=keys.digest)
 
 

@@ -264,9 +264,8 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
         (there,) = governed([replace(sub, path=path)], replace(config, freezes=()), "")
         if there.pull_request != sub.pull_request or not asked.issuperset(there.demands):
             message = f"{PATH} asks for more in {shortened(path)!r} than in {shortened(sub.path) or '/'!r}"
-            raise NotPermittedError(
-                message, hint="name that file or folder in write-back-target, so that its rules count"
-            )
+            hint = "name that file or folder in write-back-target, so that its rules count"
+            raise NotPermittedError(message, hint=hint)
 
 
 def _with_wishes(subs: Iterable[Subscription], config: RepositoryConfig) -> Iterator[tuple[Subscription, Wishes]]:

@@ -485,9 +485,8 @@ def template_in(files: Files, path: str, line: int) -> str:
     try:
         text = text_of(files, path)
     except TargetError as error:
-        raise TargetError(
-            f"{where}commit.template: {path}: {error.message}", hint="name a text file of this repository"
-        ) from error
+        message = f"{where}commit.template: {path}: {error.message}"
+        raise TargetError(message, hint="name a text file of this repository") from error
     if text is None:
         raise TargetError(f"{where}commit.template: there is no file {path}", hint="add it, or correct the path")
     if len(text) > LONGEST_TEMPLATE:

@@ -45,9 +45,8 @@ def apply(text: str, splices: Sequence[Splice]) -> str:
 
 def more_than_meant() -> TargetError:
     """Return the error for an edit that would change more than was meant."""
-    return TargetError(
-        "the edit would change more than was meant", hint="write the value on a line of its own, as `key: value`"
-    )
+    hint = "write the value on a line of its own, as `key: value`"
+    return TargetError("the edit would change more than was meant", hint=hint)
 
 
 def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
@@ -185,12 +184,10 @@ def alone(tree: Tree, node: Node) -> Node:
     """Return the node. Raises TargetError if an alias elsewhere shares its value, and would change with it."""
     for parent in tree.ancestors(node):  # an alias itself may be replaced, because nothing shares it
         if others := tree.aliases(parent):
-            lines = ", ".join(str(tree.line(other)) for other in others)
-            raise TargetError(
-                f"line {tree.line(parent)}: the value of the anchor &{parent.anchor} is used by "
-                f"*{parent.anchor} in line {lines} too",
-                hint="write the value out where it must differ, or move the anchor",
-            )
+            here, lines = tree.line(parent), ", ".join(str(tree.line(other)) for other in others)
+            name, hint = parent.anchor, "write the value out where it must differ, or move the anchor"
+            message = f"line {here}: the value of the anchor &{name} is used by *{name} in line {lines} too"
+            raise TargetError(message, hint=hint)
     return node
 
 

@@ -149,9 +149,8 @@ class _Mappings:
         if (id(mapping), key) in self._known:
             return self._known[id(mapping), key]
         if depth > MOST_MERGES:
-            raise TargetError(
-                f"merge keys refer to each other over {MOST_MERGES} times", hint="write out what they mean"
-            )
+            message = f"merge keys refer to each other over {MOST_MERGES} times"
+            raise TargetError(message, hint="write out what they mean")
         found: list[tuple[Node, Node]] = []
         entries = self._entries(mapping)
         for name, node in sorted(
@@ -309,17 +308,15 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
             what = f"the index in {segment.text} is not a number from 0 up"
             raise TargetError(what, hint="write a number from 0 up between the brackets")
         if segment.indices:
-            raise TargetError(
-                f"{segment.text}: there is no list {segment.name}", hint="create the list in the file first"
-            )
+            message = f"{segment.text}: there is no list {segment.name}"
+            raise TargetError(message, hint="create the list in the file first")
     name = rest[0].name
     merged = at.value(node, name) if node.kind == "mapping" and len(rest) > 1 else None
     if merged is not None:
         inner = resolved(merged)
         if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
-            raise TargetError(
-                f"{name} comes from a merge key (<<): a {name} here would hide its other keys", hint="write it out"
-            )
+            message = f"{name} comes from a merge key (<<): a {name} here would hide its other keys"
+            raise TargetError(message, hint="write it out")
     return tuple(segment.name for segment in rest)
 
 

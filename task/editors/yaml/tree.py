@@ -185,10 +185,8 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
             node = Node(kind, start, at[1], "", style, first.anchor or "", str(first.tag or ""), inner)
         elif name == "AliasEvent":
             if event.anchor not in anchored:
-                line = event.start_mark.line + 1
-                raise TargetError(
-                    f"the alias *{event.anchor} in line {line} has no anchor", hint="define the anchor above it"
-                )
+                message = f"the alias *{event.anchor} in line {event.start_mark.line + 1} has no anchor"
+                raise TargetError(message, hint="define the anchor above it")
             node = Node("alias", *at, event.anchor, target=anchored[event.anchor])
         elif name == "DocumentEndEvent":
             if anchored:
