@@ -219,7 +219,7 @@ class EntryReader:
         nothing: tuple[Strategy, str] = ("semver", "")
         strategy, extra = self._try(self._strategy, nothing)
         known = None if any(flaw.severity == "error" for flaw in self.flaws) else strategy
-        values = {key: setting.value for key, setting in self.settings.items()}
+        pin, values = self.settings["pin-digest"], {key: setting.value for key, setting in self.settings.items()}
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
@@ -227,7 +227,7 @@ class EntryReader:
             ignore=self._ignore(),
             tag_order=self._try(lambda: self._tag_order(strategy), ""),
             platforms=keys.platforms(self.settings["platforms"]),
-            pin_digest=self._try(self._pin_digest, otherwise=False),
+            pin_digest=self._try(lambda: keys.boolean(pin) if pin else self.defaults.pin_digest, otherwise=False),
             pull_secret=values["pull-secret"],
         )
         # A strange value causes only a warning, because `force-update` has no effect here. In AIU v1, the whole
@@ -346,10 +346,6 @@ class EntryReader:
             message = f"it has no effect with the strategy {strategy}, whose tags have no order"
             self._warn(setting, message, "remove it, or write update-strategy: alphabetical")
         return order
-
-    def _pin_digest(self) -> bool:
-        setting = self.settings["pin-digest"]
-        return keys.boolean(setting) if setting else self.defaults.pin_digest
 
     def _ignore(self) -> tuple[str, ...]:
         setting = self.settings["ignore-tags"]

@@ -35,7 +35,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     What waits on a head branch was checked when it was written there.
     """
     found = _proved(_pinned(moves, last_checks), last_checks)
-    found = [_doubted(move, last_checks) if _only_doubted(move) else move for move in found]
+    found = [_doubted(move, last_checks) for move in found]
     return _labelled(found, last_checks) if last_checks.labels else found
 
 
@@ -78,13 +78,13 @@ def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
     return asked and move.updates and not move.kept
 
 
-def _only_doubted(move: Move) -> bool:
-    """Tell whether what the config demands is only a warning: an emergency does not wait for a registry."""
-    return move.rolled_back and move.updates and not move.kept and bool(move.subscription.demands)
-
-
 def _doubted(move: Move, last_checks: LastChecks) -> Move:
-    """Return a rollback with what was proved about its image, or with a warning that says why nothing was."""
+    """Return a rollback with what was proved about its image, or with a warning that says why nothing was.
+
+    What the config demands is only a warning then: an emergency does not wait for a registry.
+    """
+    if not (move.rolled_back and move.updates and not move.kept and move.subscription.demands):
+        return move
     one, about = move.decision, replace(_about(move), facts=("digest",))
     if not about.image.digest:
         answer = last_checks.registry((about,)).get(about, Answer())
