@@ -629,7 +629,7 @@ class Flaw:
     message: str
     hint: str = ""
     rule: str = "annotation"
-    severity: Literal["error", "warning", "info"] = "error"
+    severity: Literal["error", "warning"] = "error"
     misspelt: bool = False  # whether the key itself is the mistake: it is similar to a known key
     strategy: Strategy | None = None  # of the entry, if the annotation is valid
 

@@ -84,8 +84,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
     misplaced = dict(_misplaced(app.annotations.get("image-list", "")))
-    # `_key` reports misspelt keys.
-    flaws = (flaw for flaw in subscribed.flaws if flaw.severity != "info" and not flaw.misspelt)
+    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelt)  # `_key` reports misspelt keys
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in misplaced]
     readings, asked = attempted(app, defaults)
     remarks = chain(

@@ -117,7 +117,7 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
             known |= names
             asks += [Ask(sub, (), intent, siblings_of(sub, one))] if not images or names & set(images) else []
-        problems += [_problem(one.application, flaw, flaw.severity) for flaw in one.flaws if flaw.severity != "info"]
+        problems += [_problem(one.application, flaw, flaw.severity) for flaw in one.flaws]
     hint = "name an alias of the annotation image-list, or the image as it is written there"
     for name in images:
         if name not in known:
@@ -135,7 +135,7 @@ def _judge_flaw(app: Tracker, flaw: Flaw, built: dict[str, list[Image]]) -> tupl
     """Return the error of an entry, or a problem: an error if the entry is unreadable, else a warning."""
     warning = _problem(app, flaw, "warning")
     if flaw.severity != "error":
-        return None, warning if flaw.severity == "warning" else None
+        return None, warning
     if flaw.entry is None:
         names = (image.repository.rpartition("/")[2] for images in built.values() for image in images)
         return None, replace(warning, severity="error") if any(name in flaw.text for name in names) else warning
