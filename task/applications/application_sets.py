@@ -48,18 +48,14 @@ class RenderedSets:
         key = self._key(found.item)
         try:
             rendered = render(
-                found.item,
-                self._repositories,
-                self._budget,
-                clusters=self._clusters,
-                namespace=self._namespace,
+                found.item, self._repositories, self._budget, clusters=self._clusters, namespace=self._namespace
             )
         except TaskError as error:
+            rendered = Rendered()
             yield self._problem(found, key, error.message, error.hint or _FAILED, int(error.exit))
-            rendered = Rendered()
         except RecursionError:
-            yield self._problem(found, key, "nested too deeply", _FAILED)
             rendered = Rendered()
+            yield self._problem(found, key, "nested too deeply", _FAILED)
         for item in rendered.applications:
             yield Found(item, found.origin, generated_by=key, owner=found.item, text=found.text)
         for trouble in rendered.troubles:
@@ -93,15 +89,14 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
         raise UsageError(f"--clusters: {path!r} is not a list", hint=hint)
     clusters = []
     for at, one in enumerate(listed, start=1):
+        where = f"--clusters: {path!r}: entry {at}"
         if not isinstance(one, dict) or not all(isinstance(one.get(key), str) for key in ("name", "server")):
-            raise UsageError(f"--clusters: {path!r}: entry {at} has no name or no server", hint=hint)
+            raise UsageError(f"{where} has no name or no server", hint=hint)
         if unknown := sorted(set(one) - _KEYS):
-            raise UsageError(f"--clusters: {path!r}: entry {at}: unknown key {unknown[0]!r}", hint=hint)
-        texts = {}
-        for key in ("labels", "annotations"):
-            given = one.get(key) or {}
+            raise UsageError(f"{where}: unknown key {unknown[0]!r}", hint=hint)
+        texts = {key: one.get(key) or {} for key in ("labels", "annotations")}
+        for key, given in texts.items():
             if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-                raise UsageError(f"--clusters: {path!r}: entry {at}: {key} is not a mapping of strings", hint=hint)
-            texts[key] = given
+                raise UsageError(f"{where}: {key} is not a mapping of strings", hint=hint)
         clusters.append(NamedCluster(one["name"], one["server"], str(one.get("project") or ""), **texts))
     return tuple(clusters)

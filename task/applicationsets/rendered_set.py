@@ -235,22 +235,19 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
 
     A value with a placeholder may become anything, and is left out, except `image-list`: its aliases are known.
     """
-    spec, metadata = manifest.get("spec"), manifest.get("metadata")
-    template = spec.get("template") if isinstance(spec, dict) else None
-    about = template.get("metadata") if isinstance(template, dict) else None
-    annotations = about.get("annotations") if isinstance(about, dict) else None
-    if not isinstance(template, dict) or not isinstance(annotations, dict) or not isinstance(metadata, dict):
-        return None
+    metadata = manifest.get("metadata")
+    template = mapping(mapping(manifest.get("spec")).get("template"))
+    annotations = mapping(mapping(template.get("metadata")).get("annotations"))
     image_list = annotations.get(f"{prefix}image-list")
-    if not isinstance(image_list, str) or _CONTROL.search(image_list):
+    if not isinstance(metadata, dict) or not isinstance(image_list, str) or _CONTROL.search(image_list):
         return None
     known = {
         _TAG.sub("x", key): _TAG.sub("x", value) if key == f"{prefix}image-list" else value
         for key, value in annotations.items()
         if isinstance(value, str) and ("{{" not in value or key == f"{prefix}image-list")
     }
-    spec = template.get("spec")
-    sources = {key: _unknown(spec[key]) for key in ("source", "sources") if isinstance(spec, dict) and spec.get(key)}
+    spec = mapping(template.get("spec"))
+    sources = {key: _unknown(spec[key]) for key in ("source", "sources") if spec.get(key)}
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",

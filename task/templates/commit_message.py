@@ -63,21 +63,24 @@ def commit_message(
     Raises Malformed for a template that does not parse, and for an invalid trailer key.
     """
     message = message_text(template, apps)
-    images = [
-        replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
-        for app in apps
-        for change in app.changes
-        if not any(key == "Image" for key, _ in trailers)
-    ]
-    names = [f"{app.namespace}/{app.name}" for app in apps]
-    sources = [change.promoted_from for app in apps for change in app.changes if change.promoted_from]
-    proofs = [f"{change.image.name} {change.proof}" for app in apps for change in app.changes if change.proof]
-    own = (("Image", images), ("Application", names), ("Promoted-From", sources), ("Proof", proofs))
-    last = trailer_lines((*(one for key, values in own for one in _repeated(key, values)), *trailers))
+    last = _last_paragraph(apps, trailers)
     text = tidy(message.text) or EMPTY
     if lines:
         text = tidy("\n".join((text, "", "Held back:", *map(one_line, lines[:MOST_LINES]))))
     return replace(message, text=f"{text}\n\n{last}" if last else f"{text}\n")
+
+
+def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
+    """Return our trailers, and the given ones, of which an `Image` replaces our own."""
+    changes = [change for app in apps for change in app.changes]
+    images = [replace(change.image, tag=change.new_tag, digest=change.new_digest).reference for change in changes]
+    own = {
+        "Image": [] if any(key == "Image" for key, _ in trailers) else images,
+        "Application": [f"{app.namespace}/{app.name}" for app in apps],
+        "Promoted-From": [change.promoted_from for change in changes if change.promoted_from],
+        "Proof": [f"{change.image.name} {change.proof}" for change in changes if change.proof],
+    }
+    return trailer_lines((*(one for key, values in own.items() for one in _repeated(key, values)), *trailers))
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
@@ -217,7 +220,7 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     olds, news = ({f(change) for change in changes} for f in (old_version, new_version))
     end = f" from {olds.pop()}" if command == "rollback" and len(olds) == 1 and "" not in olds else ""
     end += f" to {news.pop()}" if len(news) == 1 else f": {one_line(why)}" if why and not changes else ""
-    line = f"{verb} {', '.join(one_line(app.name) for app in apps)}"
+    line = f"{verb} {_names(apps)}"
     line = line if len(line + end) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
     return one_line(line + end, 2 * SUBJECT)
 
@@ -237,8 +240,8 @@ def hold_message(
     if template is not None and changing:
         return commit_message(template, changing, trailers, lines)
     body = [one_line(line) for line in lines[:MOST_LINES]]
-    if changing:  # take the trailers, the last paragraph, from the message that an update would have
-        last = commit_message(None, changing, trailers).text.rstrip("\n").rpartition("\n\n")[2] + "\n"
+    if changing:
+        last = _last_paragraph(changing, trailers)
     else:
         names = (f"{app.namespace}/{app.name}" for app in apps[:MOST_TRAILERS])
         last = trailer_lines((*(("Application", name) for name in names), *trailers))

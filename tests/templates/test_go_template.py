@@ -58,6 +58,7 @@ def test_a_template_that_only_fails_while_running_parses(case: dict[str, str]) -
         ("{{1i}}", "template, line 1: complex numbers are not supported: 1i"),
         ("{{$x}}", 'template, line 1: undefined variable "$x"'),
         ("{{(1}}", "template, line 1: unclosed left paren"),
+        ("{{-\n x}}", 'template, line 2: function "x" not defined'),
         ('{{"a}}', "template, line 1: unterminated quoted string"),
         ("{{break}}", "template, line 1: {{break}} outside {{range}}"),
     ],
