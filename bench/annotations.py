@@ -21,7 +21,7 @@ from task.pipeline.match import match_images
 from task.pipeline.run import run
 from task.policy.tag_filter import allowed
 from task.settings import EventOptions, Settings, SourceOptions
-from task.wiring.world import world_of
+from task.wiring.world import RealWorld
 
 APPLICATIONS, IMAGES = 10_000, 5
 EVENT = "ghcr.io/acme/shop/part-3:2.0.0"  # the constraints refuse it, so everything is decided, and Git is not asked
@@ -66,7 +66,7 @@ def _pattern() -> Figure:
 def _decide(source: Path) -> None:
     settings = Settings("run", EventOptions(image=(EVENT,)), sources=SourceOptions(applications=(str(source),)))
     with ExitStack() as shielded:
-        job, world = job_of(settings, event_images((EVENT,)), {}), world_of(settings, {}, Log())
+        job, world = job_of(settings, event_images((EVENT,)), {}), RealWorld(settings, {}, Log())
         report = run(job, world, shielded, match_images, follow_up)
     rules = [decision.rule for decision in report.decisions]
     assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"

@@ -16,7 +16,7 @@ from task.output.log import Log
 from task.pipeline.match import match_images
 from task.pipeline.run import run
 from task.settings import EventOptions, Settings, SourceOptions, TransportOptions
-from task.wiring.world import world_of
+from task.wiring.world import RealWorld
 
 SETS, EACH = 20, 100
 EVENT = "ghcr.io/acme/web:2.0.0"  # the constraint refuses it, so everything is read and decided, and nothing is written
@@ -102,7 +102,7 @@ def _decide(repo: Path, folder: str) -> float:
     )
     gc.collect()
     began = time.perf_counter()
-    world = world_of(settings, {}, Log())
+    world = RealWorld(settings, {}, Log())
     with ExitStack() as shielded:
         report = run(job_of(settings, event_images((EVENT,)), {}), world, shielded, match_images, follow_up)
     world.close()

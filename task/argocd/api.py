@@ -195,7 +195,7 @@ class ArgoCDApi:
         path, right = f"/api/v1/applicationsets/{path_part(name)}", f"applicationsets, get, <project>/{name}"
         return self._ask("GET", path, right, f"ApplicationSet {name}", {"appsetNamespace": namespace or None})
 
-    def project(self, _namespace: str, name: str) -> dict[str, Any]:
+    def project(self, namespace: str, name: str) -> dict[str, Any]:  # noqa: ARG002 - as in Kubernetes
         """Return an AppProject. All of them are in the control plane's namespace."""
         return self._ask("GET", f"/api/v1/projects/{path_part(name)}", f"projects, get, {name}", f"AppProject {name}")
 

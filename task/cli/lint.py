@@ -32,7 +32,7 @@ from task.pipeline.overlooked import unknown_names
 from task.settings import Settings
 from task.text import counted, exact_json, printable, without_logins
 from task.wiring.argo import sources
-from task.wiring.world import world_of
+from task.wiring.world import RealWorld
 
 SCHEMA = "image-update/lint/v1"
 NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file
@@ -78,7 +78,7 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
 def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[list[Placed], int, Migration | None]:
     """Return all findings, how many Applications were read, and the comparison with Image Updater if it is wanted."""
     scope = scope_of(settings)
-    world = world_of(settings, environ, log, scope)
+    world = RealWorld(settings, environ, log, scope)
     try:
         texts: dict[str, str] = {}
         sets: dict[str, Mapping[str, Any]] = {}

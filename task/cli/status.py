@@ -14,7 +14,7 @@ from task.output.console import say, stdout_console
 from task.output.log import Log
 from task.output.status_views import json_text, page, plain, table
 from task.settings import FORGE_TOKENS, SECRETS, Settings
-from task.wiring.world import world_of
+from task.wiring.world import RealWorld
 
 
 def status(settings: Settings, call: Call) -> int:
@@ -47,7 +47,7 @@ def _found(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
     images = built_images(event) if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
     token = settings.git.forge_token_file or any(environ.get(name) for name in (*FORGE_TOKENS, "GITHUB_TOKEN"))
-    world = world_of(settings, environ, log, job.scope, images)
+    world = RealWorld(settings, environ, log, job.scope, images)
     try:
         return look_at(job, world, Look(settings.status.newest, settings.status.builds, bool(token)))
     finally:

@@ -27,7 +27,7 @@ from task.pipeline.run import run as story
 from task.settings import SECRETS, Settings
 from task.text import FEW, and_more
 from task.urls import without_login
-from task.wiring.world import world_of
+from task.wiring.world import RealWorld
 
 MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
 
@@ -133,7 +133,7 @@ def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, shielded
     given = settings.command in ("run", "plan")
     images = built_images(settings.event) if given else ()
     job = job_of(settings, images, environ)
-    world = world_of(settings, environ, log, job.scope, images)
+    world = RealWorld(settings, environ, log, job.scope, images)
     try:
         report = story(job, world, shielded, MATCHES.get(settings.command, match_images), follow_up)
         return commented(report, job, world) if job.comment else report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import chain
 from typing import Any
 
@@ -50,37 +50,33 @@ class Argo:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
         self._given: SourceOptions = settings.sources
-        self._settings, self._opened = settings, opened
-        self.environ, self.log = environ, log
+        self.environ, self.log, self._opened = environ, log, opened
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
-        self.secrets: Callable[[], ClusterSecrets] = once(self._secrets)
+        self.secrets = once(lambda: ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log))
         self._read: list[ClusterManifests | ArgoCDManifests] = []
         self.kind = next((one for one in sources(settings, environ) if one in ("cluster", "argocd")), "")
-        self.api: Callable[[], RolloutApi] = once(self._api)
-        self._live: Callable[[], LiveApplications] = once(self._stores)
+        # whether the run asks Argo CD anyway, for Applications, links or rollouts
+        linked = settings.deployments and names_server(self._given, environ)
+        self.asked = bool(settings.rollout.wait or linked or self.kind)
+        self.api: Callable[[], RolloutApi] = once(lambda: self._api(Limits()))
+        self.patient: Callable[[], RolloutApi] = once(lambda: self._api(LIMITS))
+        self.live: Callable[[], LiveApplications] = once(self._stores)
         self._web: Callable[[], str] = once(self._user_interface)
-        self.patient: Callable[[], RolloutApi] = once(lambda: self._api(patient=True))
 
     def _kubernetes(self, limits: Limits = Limits()) -> Kubernetes:
         access = cluster_access(self.environ, self._given.kubeconfig, self._given.kube_context)
-        found = Kubernetes(access, limits, self.log)
-        self._opened.callback(found.close)
-        return found
-
-    def _secrets(self) -> ClusterSecrets:
-        return ClusterSecrets(self.kubernetes(), self._settings.sources.argocd_namespace, self.log)
+        return self._opened.enter_context(closing(Kubernetes(access, limits, self.log)))
 
     def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[Found]:
         """Return the Applications that may track the images."""
         wanted = concerns(images, scope.prefix)
         found: ClusterManifests | ArgoCDManifests
         if source == "cluster":
-            home = self._settings.sources.argocd_namespace
             found = ClusterManifests(
                 self.kubernetes(),
                 prefix=scope.prefix,
                 narrow=scope.narrow,
-                argocd_namespace=home,
+                argocd_namespace=self._given.argocd_namespace,
                 wanted=wanted,
                 log=self.log,
             )
@@ -93,7 +89,7 @@ class Argo:
         """Return the metadata of Applications with annotations that were not read whole."""
         return [app for found in self._read for app in found.passed_over]
 
-    def server(self, limits: Limits | None = None) -> Any:
+    def server(self, limits: Limits = Limits()) -> ArgoCDApi:
         """Return Argo CD's API."""
         given = self._given
         try:
@@ -110,15 +106,11 @@ class Argo:
             root_path=given.argocd_root_path,
             headers=headers,
         )
-        found = ArgoCDApi(
-            connection,
-            self.environ,
-            namespace=self._settings.sources.argocd_namespace,
-            limits=limits or Limits(),
-            log=lambda line: self.log("debug", line),
+        namespace = given.argocd_namespace
+        api = ArgoCDApi(
+            connection, self.environ, namespace=namespace, limits=limits, log=lambda line: self.log("debug", line)
         )
-        self._opened.callback(found.close)
-        return found
+        return self._opened.enter_context(closing(api))
 
     @property
     def where(self) -> str:
@@ -140,12 +132,9 @@ class Argo:
             raise UsageError("--wait: nothing says which Argo CD to ask", hint=hint)
         self.patient()
 
-    def _api(self, *, patient: bool = False) -> RolloutApi:
-        """Return what reads, patches and refreshes single Applications. `patient`: each request is repeated anyway."""
-        if self.where == "cluster":
-            return ClusterApplications(self.kubernetes())
-        api: RolloutApi = self.server(LIMITS if patient else None)
-        return api
+    def _api(self, limits: Limits) -> RolloutApi:
+        """Return what reads, patches and refreshes single Applications."""
+        return ClusterApplications(self.kubernetes()) if self.where == "cluster" else self.server(limits)
 
     def page(self, app: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if unknown."""
@@ -154,14 +143,14 @@ class Argo:
 
     def _user_interface(self) -> str:
         try:
-            return str(self.server(LINKS).web()) if names_server(self._given, self.environ) else ""
+            return self.server(LINKS).web() if names_server(self._given, self.environ) else ""
         except TaskError:
             return ""
 
     def project(self, name: str) -> Mapping[str, Any]:
         """Return an AppProject, or {} if it may not be read."""
         try:
-            return self.api().project(self._settings.sources.argocd_namespace, name)
+            return self.api().project(self._given.argocd_namespace, name)
         except SourceError:
             return {}
 
@@ -172,18 +161,15 @@ class Argo:
             if owner := set_of(item):
                 found = self.api().application_set(metadata["namespace"], owner)
                 return f"ApplicationSet {owner}" if set_takes_back(found, metadata["name"], field) else ""
-            if parent := parent_of(item, self._settings.sources.argocd_namespace):
+            if parent := parent_of(item, self._given.argocd_namespace):
                 taken = parent_takes_back(self.api().get_application(*parent), item, field)
                 return f"Application {'/'.join(parent)}" if taken else ""
         except SourceError:  # it may not be read
             pass
         return ""
 
-    def live(self) -> LiveApplications:
-        """Return live Applications for patches: through Kubernetes if it can be reached."""
-        return self._live()
-
     def _stores(self) -> LiveApplications:
+        """Return live Applications for patches: through Kubernetes if it can be reached."""
         if self.where == "cluster":
             return ApplicationStore(ClusterApplications(self.kubernetes()), atomic=True)
         argocd = ApplicationStore(self.server(), atomic=False)

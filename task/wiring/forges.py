@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from task.errors import Malformed, UsageError
 from task.forges.opened import Forges
@@ -31,7 +31,7 @@ def forges_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: 
         raise UsageError(f"--forge: {error.message}", hint=error.hint) from None
     if given.forge_token_file:
         check_token_file(given.forge_token_file)
-    found = Forges(
+    forges = Forges(
         (*((forge,) if forge else ()), *known_to(environ)),
         lambda: Tokens(
             environ,
@@ -46,5 +46,4 @@ def forges_of(settings: Settings, environ: Mapping[str, str], log: Log, opened: 
         log=lambda line: log("debug", line),
         warn=lambda sentence: log("warning", sentence),
     )
-    opened.callback(found.close)
-    return found
+    return opened.enter_context(closing(forges))

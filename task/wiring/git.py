@@ -39,7 +39,8 @@ class GitClients:
     ) -> None:
         self._settings, self._environ, self._log, self._opened = settings, environ, log, opened
         self._from_cluster = from_cluster
-        self.access = access_given(settings.access, environ)
+        given = settings.access != AccessOptions() or any(environ.get(name) for name in GIT_SECRETS)
+        self.access = access_of(settings.access, environ) if given else None
         self.git: Gits = once(lambda: self._open(self.access))
         # by repository and the cluster's secret for it
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
@@ -62,8 +63,7 @@ class GitClients:
             ),
             log=lambda sentence: _of_git(sentence, self._log),
         )
-        self._opened.callback(client.close)
-        return client
+        return self._opened.enter_context(closing(client))
 
     def client(self, repo: str, sub: Subscription | None) -> Git:
         """Return the client for this repository, with the login from the options, or else from the cluster."""
@@ -158,23 +158,10 @@ def _of_git(sentence: str, log: Log) -> None:
     log("warning" if warning else "debug", sentence.replace("warning: ", "", 1))
 
 
-def access_given(given: AccessOptions, environ: Mapping[str, str]) -> Access | None:
-    """Return the access that the options and variables give, or None if they give none."""
-    if given == AccessOptions() and not any(environ.get(name) for name in GIT_SECRETS):
-        return None
-    return access_of(given, environ)
-
-
 def signers(given: CommitOptions, git: Callable[[], Git], opened: ExitStack) -> Callable[[], Signer | None]:
     """Return a function that makes the signer, or None without a key. Raises `UsageError` for an invalid key."""
     if not given.signing_key:
         return lambda: None
     key = key_of(given.signing_key, given.signing_format)
 
-    @once
-    def signer() -> Signer:
-        found = Signer(git(), key)
-        opened.callback(found.close)
-        return found
-
-    return signer
+    return once(lambda: opened.enter_context(closing(Signer(git(), key))))

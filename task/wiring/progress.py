@@ -16,7 +16,7 @@ from task.model import Changeset, FileVersion, Head, Landing, Place, Snapshot
 from task.text import printable
 
 PATIENCE = 1.0  # seconds until something is shown
-Phase = Callable[[str], AbstractContextManager[None]]
+Phase = Callable[[str], AbstractContextManager[object]]
 
 
 class Phases:

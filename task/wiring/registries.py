@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cache, partial
 
@@ -36,34 +36,25 @@ def registry_of(
     `cluster`: the secrets that annotations may name, if Applications are read from a cluster.
     """
     given = settings.registry
-    secret: Callable[[str, str], Mapping[str, bytes]] | None = None
-    if cluster:
-
-        def secret(namespace: str, name: str) -> Mapping[str, bytes]:
-            return cluster().of_registry(namespace, name)
-
     logins = Logins(
         environ,
         _given(settings, environ),
-        secret,
+        (lambda namespace, name: cluster().of_registry(namespace, name)) if cluster else None,
         allow_env=given.allow_env,
         allow_exec=given.allow_exec,
         namespace=settings.sources.argocd_namespace,
     )
     conf = read_registries_conf(given.registries_conf) if given.registries_conf else ()
-    authorities = certificates(settings.access.ca_file)
-    hurried = replace(LIMITS, connect=5.0, silence=15.0, tries=2)
-    limits = hurried if settings.registry_check == "auto" and settings.command != "scan" else replace(hurried, tries=3)
-    found = Registry(
+    hurried = settings.registry_check == "auto" and settings.command != "scan"
+    registry = Registry(
         logins,
         lambda line: log("debug", line),
         entries=conf,
-        ca=authorities,
+        ca=certificates(settings.access.ca_file),
         cache_dir=given.registry_cache_dir,
-        limits=limits,
+        limits=replace(LIMITS, connect=5.0, silence=15.0, tries=2 if hurried else 3),
     )
-    opened.callback(found.close)
-    return found
+    return opened.enter_context(closing(registry))
 
 
 class Wanted:

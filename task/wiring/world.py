@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from typing import Any
 
 from task import shutdown
@@ -30,7 +30,7 @@ from task.registry.proofs import Prover
 from task.settings import RegistryOptions, Settings
 from task.threads import once
 from task.urls import normal_url, without_login
-from task.wiring.argo import Argo, applications, names_server, sources
+from task.wiring.argo import Argo, applications, sources
 from task.wiring.forges import forges_of
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
@@ -41,7 +41,10 @@ OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
 
 
 class RealWorld(World):
-    """The clients of one run. Raises `UsageError` at once for settings that cannot work."""
+    """The clients of one run, which show a person at a terminal what takes long.
+
+    Raises `UsageError` at once for settings that cannot work.
+    """
 
     def __init__(
         self,
@@ -55,8 +58,10 @@ class RealWorld(World):
         self._settings, self._environ, self._log = settings, environ, log
         self._scope, self._images = scope, images
         self._opened = ExitStack()
-        self._argo = self._argo_if_needed()
-        self._cluster = self._argo if self._argo and self._argo.kind == "cluster" else None
+        console = None if environ.get("CI") else log.console
+        self._shown, self._phase = console is not None, Phases(console).phase if console else nullcontext
+        self._argo = Argo(settings, environ, log, self._opened)
+        self._cluster = self._argo if self._argo.kind == "cluster" else None
         self._check_argo()
         from_cluster = self._cluster.credentials if self._cluster else None
         self._git = GitClients(settings, environ, log, self._opened, from_cluster)
@@ -70,25 +75,18 @@ class RealWorld(World):
         if settings.git.forge or settings.git.forge_token_file:
             self._forges()  # fail at once if something given is wrong
         self._signer = signers(settings.commit, self._git.git, self._opened)
-        self._follow = once(self._open_follow)
+        self._follow = once(lambda: Follow(settings, self._argo, self.forge, self._git.descends, self._open))
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
         wait = settings.verify.verify_timeout
         wanted = Wanted(settings.verify, self._key_secrets, lambda line: log("debug", line))
         self._prover = Prover(self._registry, wanted, wait, lambda line: log("info", line))
 
-    def _argo_if_needed(self) -> Argo | None:
-        settings = self._settings
-        linked = settings.deployments and names_server(settings.sources, self._environ)
-        read = {"cluster", "argocd"} & set(sources(settings, self._environ))
-        wanted = settings.rollout.wait or linked or read
-        return Argo(settings, self._environ, self._log, self._opened) if wanted else None
-
     def _check_argo(self) -> None:
-        settings, argo = self._settings, self._argo
-        if argo and settings.rollout.wait:
-            argo.check()  # of a plan as well, because the run would fail
-        if settings.promote.healthy and not (argo and argo.kind):
+        settings = self._settings
+        if settings.rollout.wait:
+            self._argo.check()  # of a plan as well, because the run would fail
+        if settings.promote.healthy and not self._argo.kind:
             hint = "files and Git do not say what is healthy: give --applications cluster or argocd"
             raise UsageError("--healthy: nothing says which Argo CD to ask", hint=hint)
         if settings.rollout.kubernetes_events and not (self._cluster or settings.dry):
@@ -98,7 +96,12 @@ class RealWorld(World):
 
     def applications(self) -> Iterable[Found]:
         """Yield the manifests of the Applications in question, of each source as its form says."""
+        if not self._shown:
+            return self._applications()
+        with self._phase("reading the Applications"):
+            return list(self._applications())
 
+    def _applications(self) -> Iterable[Found]:
         def unsigned(repo: str) -> BareRepository:
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
@@ -110,7 +113,7 @@ class RealWorld(World):
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out."""
-        return self._argo.passed_over() if self._argo else ()
+        return self._argo.passed_over()
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
         """Return (repository, branch, path) of a file in a Git work tree, or None."""
@@ -119,7 +122,8 @@ class RealWorld(World):
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
-        return self._open(repo, subscription)
+        found = self._open(repo, subscription)
+        return RepositoryWithProgress(found, without_login(repo), self._phase) if self._shown else found
 
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
         git, cache = self._git.client(repo, subscription), self._settings.git.git_cache_dir
@@ -140,7 +144,8 @@ class RealWorld(World):
 
     def sleep(self, seconds: float) -> None:
         """Wait, or until a signal arrives."""
-        shutdown.sleep(seconds)
+        with self._phase("waiting: others change the same branch or Application"):
+            shutdown.sleep(seconds)
 
     def jitter(self) -> float:
         """Return a number from 0 to 1, at random."""
@@ -152,7 +157,7 @@ class RealWorld(World):
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
         """Return how a source commit relates to an old one. Several repositories may ask, and are answered in turn."""
-        with self._lineage_lock:
+        with self._phase("comparing source commits"), self._lineage_lock:
             kin = self._lineage().order(repository, old, new)
         if kin.why:
             self._log("warning", f"the order of {new[:12]} and {old[:12]} is not known: {kin.why}")
@@ -160,12 +165,13 @@ class RealWorld(World):
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return what the registries say about images."""
-        return self._registry().answer(questions)
+        with self._phase("asking the registries"):
+            return self._registry().answer(questions)
 
     def _open_registry(self) -> Registry:
         # A file may claim any namespace, so with files among the sources, no secret is read.
-        only_cluster = self._argo if set(sources(self._settings, self._environ)) == {"cluster"} else None
-        secrets = only_cluster.secrets if only_cluster else None
+        only_cluster = set(sources(self._settings, self._environ)) == {"cluster"}
+        secrets = self._argo.secrets if only_cluster else None
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
 
     def prove(self, questions: Collection[Question]) -> Mapping[Question, Proof | Verdict | TaskError]:
@@ -173,8 +179,7 @@ class RealWorld(World):
         return self._prover(questions)
 
     def _key_secrets(self) -> ClusterSecrets | None:
-        asked = self._argo or Argo(self._settings, self._environ, self._log, self._opened)
-        return asked.secrets() if asked.kind == "cluster" or asked.cluster_at_hand() else None
+        return self._argo.secrets() if self._cluster or self._argo.cluster_at_hand() else None
 
     def forge(self, repo: str) -> Host:
         """Return the pull requests of a repository."""
@@ -202,14 +207,14 @@ class RealWorld(World):
 
     def page(self, application: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
-        return self._argo.page(application) if self._argo else ""
+        return self._argo.page(application)
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
         """Return the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () for any."""
         if subscription.target == "flux":  # it has no project
             return ()
         name, projects = subscription.application.project or "default", self._projects
-        if name not in projects and self._argo and self._argo.where:
+        if name not in projects and self._argo.asked:
             projects[name] = self._argo.project(name)
         url = normal_url(subscription.repo)
         urls = [source.repo for source in subscription.application.sources if normal_url(source.repo) == url]
@@ -224,83 +229,24 @@ class RealWorld(World):
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
         """Return who takes back a change of a field of a live Application; "" if nobody is known."""
-        return self._argo.taken_back_by(manifest, field) if self._argo else ""
+        return self._argo.taken_back_by(manifest, field)
 
     def live(self) -> LiveApplications | None:
         """Return the live Applications, or None if Applications come neither from a cluster nor from Argo CD."""
-        return self._argo.live() if self._argo and self._argo.kind else None
+        return self._argo.live() if self._argo.kind else None
 
     def follow(self, landed: Sequence[Landed]) -> Followed:
         """Refresh Argo CD, and wait for the rollouts."""
-        following = self._follow()
-        return following(landed) if following else Followed()
+        if self._settings.dry:
+            return Followed()
+        # Rollouts have a display of their own.
+        with nullcontext() if self._settings.rollout.wait else self._phase("asking Argo CD to refresh"):
+            return self._follow()(landed)
 
     def follow_back(self, landed: Sequence[Landed]) -> Followed:
         """Do the same after a rollback, within the time that `follow` has left."""
-        following = self._follow()
-        return following.back(landed) if following else Followed()
-
-    def _open_follow(self) -> Follow | None:
-        if not self._argo or self._settings.dry:
-            return None
-        return Follow(self._settings, self._argo, self.forge, self._git.descends, self._open)
+        return self._follow().back(landed)
 
     def close(self) -> None:
         """Remove what was opened for the run."""
         self._opened.close()
-
-
-class ShownWorld(RealWorld):
-    """The same world, which shows a person at a terminal what takes long."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        environ: Mapping[str, str],
-        log: Log,
-        scope: Scope | None,
-        images: Sequence[Image],
-        phases: Phases,
-    ) -> None:
-        super().__init__(settings, environ, log, scope, images)
-        self._phase, self._waits = phases.phase, settings.rollout.wait
-
-    def applications(self) -> Iterable[Found]:
-        """Read all Applications, and show that."""
-        with self._phase("reading the Applications"):
-            return list(super().applications())
-
-    def repository(self, repo: str, subscription: Subscription | None) -> Repository:
-        """Return a repository that shows what it does."""
-        return RepositoryWithProgress(super().repository(repo, subscription), without_login(repo), self._phase)
-
-    def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Ask the registries, and show that."""
-        with self._phase("asking the registries"):
-            return super().registry(questions)
-
-    def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Compare source commits, and show that."""
-        with self._phase("comparing source commits"):
-            return super().ancestry(repository, new, old)
-
-    def follow(self, landed: Sequence[Landed]) -> Followed:
-        """Ask Argo CD to refresh, and show that. Rollouts have a display of their own."""
-        if self._waits:
-            return super().follow(landed)
-        with self._phase("asking Argo CD to refresh"):
-            return super().follow(landed)
-
-    def sleep(self, seconds: float) -> None:
-        """Wait, and show why."""
-        with self._phase("waiting: others change the same branch or Application"):
-            super().sleep(seconds)
-
-
-def world_of(
-    settings: Settings, environ: Mapping[str, str], log: Log, scope: Scope | None = None, images: Sequence[Image] = ()
-) -> RealWorld:
-    """Return the world for these settings, with progress for a person at a terminal."""
-    if log.console is None or environ.get("CI"):
-        return RealWorld(settings, environ, log, scope, images)
-    return ShownWorld(settings, environ, log, scope, images, Phases(log.console))
