@@ -39,7 +39,7 @@ class ShownDeployments:
     def begin(self, landed: Sequence[Landed]) -> None:
         """Show what has landed as in progress, or as queued if the run does not wait for the end."""
         waits = self._source.waits
-        there = _by_application(one for one in landed if one.written and one.arrives and not one.request)
+        there = by_application(one for one in landed if one.written and one.arrives and not one.request)
         for key, of in list(there.items())[:MOST]:
             if waits:
                 wanted = self._deployment(of, "in_progress", "Argo CD deploys it")
@@ -64,7 +64,7 @@ class ShownDeployments:
         return tuple(self._problems)
 
     def _end(self, landed: Sequence[Landed], ends: Mapping[str, RolloutEnd]) -> None:
-        for key, of in list(_by_application(landed).items())[: 2 * MOST]:
+        for key, of in list(by_application(landed).items())[: 2 * MOST]:
             if key not in ends:  # the end is unknown; a later run may end the deployment
                 continue
             wanted = self._deployment(of, "success" if ends[key].state == "healthy" else "failure", ends[key].because)
@@ -126,7 +126,8 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     return CommitStatus(commit, context, "success" if states["success"] == len(shown) else "pending", said, run)
 
 
-def _by_application(landed: Iterable[Landed]) -> Mapping[str, list[Landed]]:
+def by_application(landed: Iterable[Landed]) -> Mapping[str, list[Landed]]:
+    """Return what landed for each Application, in order."""
     found: dict[str, list[Landed]] = {}
     for one in landed:
         found.setdefault(one.application.key, []).append(one)

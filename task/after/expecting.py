@@ -7,7 +7,9 @@ key, or Kustomize misreads an entry, the old image stays, and is healthy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from task.argocd.owners import set_of
@@ -60,7 +62,7 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
                     revision=one.commit,
                     digest=decision.built,
                     replaced=replaced.identity if replaced else "",
-                    now=_at_the_tip(decision, repository) if one.commit else _live(decision),
+                    now=_at_the_tip(decision, repository) if one.commit else partial(_live, decision),
                 )
             )
     return found
@@ -85,12 +87,9 @@ def _place(decision: Decision) -> tuple[str, str]:
     return decision.current.file or "what was written", "does the Application deploy it?"
 
 
-def _live(decision: Decision) -> Callable[[Mapping[str, Any]], Image | None]:
-    def now(item: Mapping[str, Any]) -> Image | None:
-        found = _live_reading(decision, item)
-        return _image(decision, found) if found else None
-
-    return now
+def _live(decision: Decision, item: Mapping[str, Any]) -> Image | None:
+    found = _live_reading(decision, item)
+    return _image(decision, found) if found else None
 
 
 def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None:
@@ -128,13 +127,10 @@ def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mappi
     def said() -> Image | None:
         sub = decision.subscription
         try:
-            found = repository(sub.repo, sub)
-            try:
+            with closing(repository(sub.repo, sub)) as found:
                 snapshot = found.snapshot(decision.branch, target_places(sub))
-                kind = resolve(sub, snapshot)
-                return _image(decision, EDITORS[kind].read(snapshot.files, target_of(sub, kind)))
-            finally:
-                found.close()
+            kind = resolve(sub, snapshot)
+            return _image(decision, EDITORS[kind].read(snapshot.files, target_of(sub, kind)))
         except TaskError:
             return None
 

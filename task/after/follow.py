@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from task import shutdown
+from task.after.deployments import by_application
 from task.after.expecting import Expected, Repositories, expected, expecting, reverted
-from task.after.follow_up import not_undone
+from task.after.follow_up import not_undone, warning
 from task.after.waiting import Descends, all_of, holding, judge_of, told, watch
 from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
@@ -26,6 +27,7 @@ from task.templates.change import Change
 from task.urls import normal_url, without_login
 
 Severity = Literal["error", "warning"]
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two looks at a pull request
 _LEAST = 1.0  # seconds that have to be left for another wait
 COMPONENT = "ArgocdImageUpdater"
 REASON = "ImagesUpdated"
@@ -40,18 +42,9 @@ class ReachedArgo(Protocol):
     environ: Mapping[str, str]
     log: Log
     kind: str  # where Applications were read: "cluster", "argocd", or "" for elsewhere
-
-    @property
-    def api(self) -> Callable[[], RolloutApi]:
-        """Reads, patches and refreshes single Applications."""
-
-    @property
-    def patient(self) -> Callable[[], RolloutApi]:
-        """The same for a wait, in which each request is repeated anyway."""
-
-    @property
-    def kubernetes(self) -> Callable[[], Kubernetes]:
-        """The API of the cluster."""
+    api: Callable[[], RolloutApi]  # reads, patches and refreshes single Applications
+    patient: Callable[[], RolloutApi]  # the same for a wait, in which each request is repeated anyway
+    kubernetes: Callable[[], Kubernetes]
 
 
 class Follow:
@@ -101,7 +94,7 @@ class Follow:
         return Followed(tuple(self._problems), recoveries=recoveries)
 
     def _recoveries(self, there: Sequence[Landed], left: float) -> tuple[RolloutEnd, ...]:
-        applications = {of[0].application.key: of for of in _by_application(there)}
+        applications = _by_application(there)
         # An Application may have sources of several repositories, and the command waits for one commit.
         waits = {key: f"image-update wait {key} --revision {of[0].commit}" for key, of in applications.items()}
         if left < _LEAST:
@@ -139,7 +132,7 @@ class Follow:
 
     def _events(self, written: Sequence[Landed]) -> None:
         kubernetes = self._argo.kubernetes()
-        for members in _by_application(written):
+        for members in _by_application(written).values():
             app = members[0].application
             item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
             if item is not None:
@@ -167,7 +160,8 @@ class Follow:
         # the wait itself refreshes the Applications that it waits for
         if self._given.refresh and (requested or self._given.refresh_parents):
             self._guarded(lambda: self._refresh(written), "warning")
-        merged, unmerged = self._merged(requested) if requested else ([], [])
+        end = time.monotonic() + self._given.wait_timeout
+        merged, unmerged = _merged(requested, self._forge, end, self._argo.log)
         for error in unmerged:
             self._tell(error, "error")
         awaited = [one for one in (*there, *merged) if self._follows(one)]
@@ -182,9 +176,6 @@ class Follow:
             if key in self._ends and (key, repo) not in there_now:  # only a part of it has landed
                 self._ends[key] = RolloutEnd(key, "failed", "a pull request of it is not merged")
 
-    def _merged(self, requested: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
-        return Merges(self._forge, time.monotonic() + self._given.wait_timeout, self._argo.log)(requested)
-
     def _follows(self, one: Landed) -> bool:
         """Tell whether a source of the Application is from the repository that was written."""
         url = normal_url(one.repo)
@@ -195,15 +186,7 @@ class Follow:
 
     def _untold(self, one: Landed, why: str) -> None:
         hint = "wait for what deploys it: image-update wait APP --revision SHA"
-        self._problems.append(
-            Problem(
-                application=one.application.key,
-                rule="rollout",
-                message=f"not waited for: {why}",
-                hint=hint,
-                severity="warning",
-            )
-        )
+        self._problems.append(warning(one.application.key, f"not waited for: {why}", hint))
 
     def _watched(
         self, applications: Mapping[str, Sequence[Landed]], limit: float
@@ -219,10 +202,9 @@ class Follow:
         return watch(argo.patient(), awaited, limit, argo.environ, argo.log, refresh=self._given.refresh)
 
     def _wait(self, landed: Sequence[Landed]) -> None:
-        applications = {of[0].application.key: of for of in _by_application(landed)}
+        applications = _by_application(landed)
         self._late = time.monotonic() + self._given.wait_timeout
         rows, errors = self._watched(applications, self._given.wait_timeout)
-        bad = 0
         for row in rows:
             key = row.application
             if error := errors.get(key):
@@ -230,11 +212,12 @@ class Follow:
                 self._problems.append(
                     Problem(application=key, rule=error.rule, message=message, hint=error.hint, exit=int(error.exit))
                 )
-            elif row.state == "paused":  # nobody knows yet how it ends, so a deployment stays in progress
-                self._problems.append(
-                    Problem(application=key, rule="rollout", message=row.warning, hint=row.hint, severity="warning")
-                )
-            elif row.state != "synced-and-healthy":
+            elif row.state in ROLLED_OUT:
+                if row.state != "paused":  # nobody knows yet how that ends, so a deployment stays in progress
+                    self._ends[key] = RolloutEnd(key, "healthy", row.because)
+                if row.warning:
+                    self._problems.append(warning(key, row.warning, row.hint))
+            else:
                 self._problems.append(
                     Problem(application=key, rule="rollout", message=told(row), hint=row.hint, exit=int(Exit.ROLLOUT))
                 )
@@ -243,13 +226,7 @@ class Follow:
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
                 elif self._settings.on_failure == "rollback":
                     self._problems.append(not_undone(key, "no sync of what was written has begun and failed"))
-            else:
-                self._ends[key] = RolloutEnd(key, "healthy", row.because)
-                if row.warning:
-                    self._problems.append(
-                        Problem(application=key, rule="rollout", message=row.warning, hint=row.hint, severity="warning")
-                    )
-            bad += row.state not in ROLLED_OUT
+        bad = sum(row.state not in ROLLED_OUT for row in rows)
         if bad and len(rows) > 1:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
@@ -267,69 +244,60 @@ def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
     return lambda item, since, details: expecting(judge(item, since, details), item, images)
 
 
-def _by_application(landed: Sequence[Landed]) -> list[list[Landed]]:
+def _by_application(landed: Sequence[Landed]) -> dict[str, list[Landed]]:
     """Return each Application once. If something was written in a repository, only that counts there."""
-    apps: dict[str, list[Landed]] = {}
+    return {
+        key: [one for one in of if one.written or not any(two.written for two in of if two.repo == one.repo)]
+        for key, of in by_application(landed).items()
+    }
+
+
+def _merged(
+    landed: Sequence[Landed], forge: Callable[[str], Host], end: float, log: Log
+) -> tuple[list[Landed], list[TaskError]]:
+    """Return what landed once its pull requests are merged, and the reasons why others were not merged.
+
+    Argo CD then sees the merge commit.
+    """
+    ends: dict[tuple[str, str], Proposed | TaskError] = {}
+    found: list[Landed] = []
     for one in landed:
-        apps.setdefault(one.application.key, []).append(one)
-    return [
-        [one for one in of if one.written or not any(two.written for two in of if two.repo == one.repo)]
-        for of in apps.values()
-    ]
-
-
-FIRST_PAUSE, MERGE_PAUSE = 0.5, 10.0  # seconds between two looks at a request
-
-
-class Merges:
-    """The requests of one run. Each is watched until it is merged or closed, or time is over."""
-
-    def __init__(self, forge: Callable[[str], Host], end: float, log: Log) -> None:
-        self._forge, self._end, self._log = forge, end, log
-
-    def __call__(self, landed: Sequence[Landed]) -> tuple[list[Landed], list[TaskError]]:
-        """Return what landed once the requests are merged, and the reasons why others were not merged."""
-        ends: dict[tuple[str, str], Proposed | TaskError] = {}
-        found: list[Landed] = []
-        for one in landed:
-            key = one.repo, one.request
-            if key not in ends:
-                try:
-                    ends[key] = self._merged(self._forge(one.repo), one.request)
-                except TaskError as error:
-                    ends[key] = error
-            request = ends[key]
-            if not isinstance(request, TaskError):
-                found.append(replace(one, commit=request.merge_commit or one.commit, request=""))
-        return found, [one for one in ends.values() if isinstance(one, TaskError)]
-
-    def _merged(self, forge: Host, number: str) -> Proposed:
-        """Return the merged request. Raises `RolloutError` if it is closed, or not merged in time."""
-        pause, told = FIRST_PAUSE, False
-        while True:
+        key = one.repo, one.request
+        if key not in ends:
             try:
-                request = forge.state(number)
-            except UnreachableError:
-                if time.monotonic() >= self._end:
-                    raise
-            else:
-                if request.state == "merged":
-                    return request
-                if request.state == "closed":
-                    raise RolloutError(
-                        f"{request.url} was closed without being merged",
-                        hint="reopen it, or let a newer build open another",
-                    )
-                if time.monotonic() >= self._end:
-                    raise RolloutError(
-                        f"{request.url} is not merged yet", hint="merge it, or give a longer --wait-timeout"
-                    )
-                if not told:
-                    self._log("info", f"waiting until {request.url} is merged")
-                    told = True
-            shutdown.check()
-            shutdown.sleep(min(pause, max(self._end - time.monotonic(), 0.1)))
-            pause = min(2 * pause, MERGE_PAUSE)
+                ends[key] = _merged_request(forge(one.repo), one.request, end, log)
+            except TaskError as error:
+                ends[key] = error
+        request = ends[key]
+        if not isinstance(request, TaskError):
+            found.append(replace(one, commit=request.merge_commit or one.commit, request=""))
+    return found, [one for one in ends.values() if isinstance(one, TaskError)]
+
+
+def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
+    """Return the merged request. Raises `RolloutError` if it is closed, or not merged in time."""
+    pause, told = _FIRST_PAUSE, False
+    while True:
+        try:
+            request = forge.state(number)
+        except UnreachableError:
+            if time.monotonic() >= end:
+                raise
+        else:
+            if request.state == "merged":
+                return request
+            if request.state == "closed":
+                hint = "reopen it, or let a newer build open another"
+                raise RolloutError(f"{request.url} was closed without being merged", hint=hint)
+            if time.monotonic() >= end:
+                hint = "merge it, or give a longer --wait-timeout"
+                raise RolloutError(f"{request.url} is not merged yet", hint=hint)
+            if not told:
+                log("info", f"waiting until {request.url} is merged")
+                told = True
+        shutdown.check()
+        shutdown.sleep(min(pause, max(end - time.monotonic(), 0.1)))
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def updated_event(metadata: Mapping[str, Any], changes: Sequence[Change], now: float) -> dict[str, Any]:

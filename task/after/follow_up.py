@@ -126,30 +126,20 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
     for one in undone.decisions:
         app, name, verdict = one.subscription.application.key, one.subscription.entry.image.name, one.judged
         if one.unchecked:
-            found.append(
-                Problem(
-                    application=app,
-                    rule="registry",
-                    message=f"{one.candidate.reference}: {one.unchecked.message}",
-                    hint=one.unchecked.hint,
-                    severity="warning",
-                )
-            )
+            message = f"{one.candidate.reference}: {one.unchecked.message}"
+            found.append(replace(warning(app, message, one.unchecked.hint), rule="registry"))
         if verdict.verdict == "update":
-            request = proposed.get(app)
-            because = f"{request} rolls {name} back" if request else f"rolled back: {name} is held at"
-            because = f"{because} {'to ' if request else ''}{one.candidate.version}"
+            request, version = proposed.get(app), one.candidate.version
+            back = f"rolled back: {name} is held at {version}"
+            because = f"{request} rolls {name} back to {version}" if request else back
             hint = f"once the cause is repaired: image-update release {app}"
             end = None if request else ends.get(app)
             if end:
                 because = f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
                 hint = f"{end.hint}; {hint}" if end.hint else hint
-            if end and end.state == "failed":
-                found.append(
-                    Problem(application=app, rule="rollout", message=because, hint=hint, exit=int(Exit.ROLLOUT))
-                )
-            else:
-                found.append(Problem(application=app, rule="rollout", message=because, hint=hint, severity="warning"))
+            told = warning(app, because, hint)
+            failed = end and end.state == "failed"
+            found.append(replace(told, severity="error", exit=int(Exit.ROLLOUT)) if failed else told)
         elif verdict.verdict == "error":
             because = f"not rolled back: {verdict.because}"
             found.append(
@@ -162,8 +152,12 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
 
 def not_undone(app: str, why: str) -> Problem:
     """Return the warning that an update stays although its rollout failed."""
-    hint = f"go back by hand: image-update rollback {app} --to previous"
-    return Problem(application=app, rule="rollout", message=f"not rolled back: {why}", hint=hint, severity="warning")
+    return warning(app, f"not rolled back: {why}", f"go back by hand: image-update rollback {app} --to previous")
+
+
+def warning(app: str, message: str, hint: str) -> Problem:
+    """Return a warning about the rollout of one Application."""
+    return Problem(application=app, rule="rollout", message=message, hint=hint, severity="warning")
 
 
 def commented(report: Report, job: Job, world: World) -> Report:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -33,23 +34,16 @@ _AGAIN = 15.0  # seconds before an unanswered question is repeated
 # (subscription, repository, revision, commit) → how they relate: "newer" contains it, "" is unknown
 Descends = Callable[[Subscription | None, str, str, str], str]
 _TOLD = ("newer", "same", "older", "unrelated")
-# The mark and the style of each state.
+# The mark and the style of each state, and its rank if there is no room for all Applications.
 MARKS = {
-    "waiting": ("..", ""),
-    "progressing": ("->", "cyan"),
-    "synced-and-healthy": ("ok", "green"),
-    "paused": ("||", "yellow"),
-    "failed": ("!!", "red"),
-    "needs-sync": ("??", "yellow"),
-    "timed-out": ("!!", "red"),
+    "failed": ("!!", "red", 0),
+    "timed-out": ("!!", "red", 0),
+    "needs-sync": ("??", "yellow", 1),
+    "paused": ("||", "yellow", 1),
+    "waiting": ("..", "", 2),
+    "progressing": ("->", "cyan", 2),
+    "synced-and-healthy": ("ok", "green", 3),
 }
-_WEIGHTS = {
-    "failed": 0,
-    "timed-out": 0,
-    "needs-sync": 1,
-    "paused": 1,
-    "synced-and-healthy": 3,
-}  # 2 is for all other states
 
 
 def watch(
@@ -71,10 +65,7 @@ def watch(
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
     """Return a judge that accepts these revisions in the sources of one repository ("" means any)."""
-
-    def ours(other: str) -> bool:
-        return same(repository, other)
-
+    ours = partial(same, repository)
     return lambda item, since, details: judge(item, Wanted(accepts, since, ours, spec), details)
 
 
@@ -90,7 +81,7 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
     return [str(one["repoURL"]) for one in several if one.get("repoURL")]
 
 
-def holding(asked: Callable[[str], str], commit: str, now: Callable[[], float] = monotonic) -> Callable[[str], bool]:
+def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
     """Tell whether a revision contains a commit: it is that commit, or a later one ("newer") as `asked` says.
 
     If the answer is unknown now, the question is repeated after a while.
@@ -101,13 +92,13 @@ def holding(asked: Callable[[str], str], commit: str, now: Callable[[], float] =
     def holds(revision: str) -> bool:
         if accepts(commit, revision):
             return True
-        if revision in known or not revision or now() < pauses.get(revision, 0.0):
+        if revision in known or not revision or monotonic() < pauses.get(revision, 0.0):
             return known.get(revision, False)
         said = asked(revision)
         if said in _TOLD:
             known[revision] = said in ("newer", "same")
         else:
-            pauses[revision] = now() + _AGAIN
+            pauses[revision] = monotonic() + _AGAIN
         return known.get(revision, False)
 
     return holds
@@ -172,7 +163,7 @@ def picture(rows: Sequence[RolloutState], seconds: float, limit: float, size: Co
     If they need more than the height, failed ones come first, then open ones.
     """
     most = max(size.height, 4) - 2
-    shown = rows if len(rows) <= most else sorted(rows, key=lambda row: _WEIGHTS.get(row.state, 2))[: most - 1]
+    shown = rows if len(rows) <= most else sorted(rows, key=lambda row: MARKS[row.state][2])[: most - 1]
     done = sum(row.state == "synced-and-healthy" for row in rows)
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
@@ -185,7 +176,7 @@ def picture(rows: Sequence[RolloutState], seconds: float, limit: float, size: Co
     table.add_column(width=min(widest, size.width // 2), no_wrap=True)
     table.add_column(ratio=1, no_wrap=True)
     for row in shown:
-        mark, style = MARKS[row.state]
+        mark, style, _rank = MARKS[row.state]
         table.add_row(Text(mark, style), Text(printable(row.application)), Text(printable(row.because)))
     more = [Text(f"   and {len(rows) - len(shown)} more")] if len(shown) < len(rows) else []
     return Group(bar, table, *more)
