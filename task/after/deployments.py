@@ -38,13 +38,11 @@ class ShownDeployments:
 
     def begin(self, landed: Sequence[Landed]) -> None:
         """Show what has landed as in progress, or as queued if the run does not wait for the end."""
-        waits = self._source.waits
+        state: DeploymentState = "in_progress" if self._source.waits else "queued"
+        said = "Argo CD deploys it" if self._source.waits else "written to Git for Argo CD"
         there = by_application(one for one in landed if one.written and one.arrives and not one.request)
         for key, of in list(there.items())[:MOST]:
-            if waits:
-                wanted = self._deployment(of, "in_progress", "Argo CD deploys it")
-            else:
-                wanted = self._deployment(of, "queued", "written to Git for Argo CD")
+            wanted = self._deployment(of, state, said)
             if self._begins(wanted):
                 self._begun[key] = wanted
         if len(there) > MOST:

@@ -13,9 +13,10 @@ from task.after.deployments import by_application
 from task.after.expecting import Expected, Repositories, expected, expecting, reverted
 from task.after.follow_up import not_undone, warning
 from task.after.waiting import Descends, all_of, holding, judge_of, told, watch
+from task.argocd.application_store import ApplicationApi
 from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
-from task.argocd.rollouts import Awaited, Judge, RolloutApi, RolloutState, bare, refresh
+from task.argocd.rollouts import Awaited, Judge, RolloutState, bare, refresh
 from task.deciding.job import Failure, Followed, Landed, RolloutEnd, change_of
 from task.errors import Exit, RolloutError, TaskError, UnreachableError
 from task.forges.host import Host
@@ -42,8 +43,8 @@ class ReachedArgo(Protocol):
     environ: Mapping[str, str]
     log: Log
     kind: str  # where Applications were read: "cluster", "argocd", or "" for elsewhere
-    api: Callable[[], RolloutApi]  # reads, patches and refreshes single Applications
-    patient: Callable[[], RolloutApi]  # the same for a wait, in which each request is repeated anyway
+    api: Callable[[], ApplicationApi]  # reads, patches and refreshes single Applications
+    patient: Callable[[], ApplicationApi]  # the same for a wait, in which each request is repeated anyway
     kubernetes: Callable[[], Kubernetes]
 
 

@@ -20,8 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from task import shutdown
+from task.argocd.application_store import ApplicationApi
 from task.argocd.rollout import ROLLED_OUT, Details, Rollout, Wanted, judge
-from task.argocd.rollouts import Awaited, Judge, Pace, RolloutApi, Rollouts, RolloutState, Sight
+from task.argocd.rollouts import Awaited, Judge, Pace, Rollouts, RolloutState, Sight
 from task.errors import PRECEDENCE, RolloutError, TaskError
 from task.model import Subscription
 from task.output.log import Log
@@ -47,7 +48,7 @@ MARKS = {
 
 
 def watch(
-    api: RolloutApi,
+    api: ApplicationApi,
     awaited: Sequence[Awaited],
     limit: float,
     environ: Mapping[str, str],

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from task.argocd.application_store import trouble
 from task.argocd.connection import Connection, connection
 from task.argocd.rollout_causes import ADVICE, crashing
 from task.errors import (
@@ -27,7 +28,6 @@ from task.errors import (
 )
 from task.files import check_file, read_text
 from task.http import Http, Limits, NoAnswerError, Response
-from task.kubernetes.application_store import trouble
 from task.plain_data import mapping, mappings, text
 from task.text import blanked, both_ends
 from task.urls import origin, path_part, web_page

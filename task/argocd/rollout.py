@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from task.argocd.application_store import REFRESH
 from task.argocd.owners import set_of, step_of
 from task.argocd.rollout_causes import conditions, failures, listed, pulling, said, sick_pods, unwell
 from task.plain_data import mapping, mappings, text, value_at
@@ -21,7 +22,6 @@ Wants = Literal["", "tree", "windows", "owner"]
 Details = Mapping[Wants, Mapping[str, Any]]  # more about an Application, by what it is
 State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
 ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are no error
-REFRESH = "argocd.argoproj.io/refresh"
 SKIP = "argocd.argoproj.io/skip-reconcile"
 _BROKEN = ("Failed", "Error")
 # A comparison that ended like this says nothing about the revision, and Argo CD repeats it.

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from task import shutdown
+from task.argocd.application_store import ApplicationApi
 from task.argocd.owners import set_of
 from task.argocd.rollout import Details, Rollout, Wants
 from task.errors import AbsentError, SourceDownError, SourceError, TaskError
@@ -25,28 +26,6 @@ AT_ONCE = 8  # requests
 LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # short, because the API is asked again anyway
 _SLOWER = 3  # how much longer to wait for what is slow to pass
 Log = Callable[[str, str], object]
-
-
-class RolloutApi(Protocol):
-    """The part of Argo CD's API that a wait needs: `ArgoCDApi`, or Kubernetes through `ClusterApplications`."""
-
-    def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:
-        """Return the Application. Raises `AbsentError` if it is gone, which Argo CD admits only with the project."""
-
-    def refresh_application(self, namespace: str, name: str) -> None:
-        """Make Argo CD compare with Git now."""
-
-    def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the live resources, down to pods, or {} if unknown."""
-
-    def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the sync windows, or {} if unknown."""
-
-    def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the ApplicationSet. Raises `SourceError`."""
-
-    def project(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the AppProject. Raises `SourceError`."""
 
 
 # (Application, time after which comparisons count, its details) → state of the rollout
@@ -133,7 +112,7 @@ class Rollouts:
 
     def __init__(
         self,
-        api: RolloutApi,
+        api: ApplicationApi,
         awaited: Sequence[Awaited],
         pace: Pace = Pace(),
         *,
@@ -296,7 +275,7 @@ def bare(error: TaskError, application: str) -> str:
     return error.message.removeprefix(f"{application}: ")
 
 
-def refresh(api: RolloutApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
+def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
     """Request a refresh for exactly these Applications. A failure is a warning."""
 
     def one(key: tuple[str, str]) -> None:

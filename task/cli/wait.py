@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from task.after.waiting import Descends, accepts, holding, judge_of, line, repositories, rollout_error, same, watch
+from task.argocd.application_store import ApplicationApi
 from task.argocd.rollout import Details, Rollout
-from task.argocd.rollouts import Awaited, Judge, RolloutApi
+from task.argocd.rollouts import Awaited, Judge
 from task.ci.publish import tell
 from task.cli.call import Call
 from task.errors import Exit, UsageError
@@ -48,7 +49,7 @@ def wait(settings: Settings, call: Call) -> int:
 def wait_for(
     asked: WaitOptions,
     namespace: str,
-    api: Callable[[], RolloutApi],
+    api: Callable[[], ApplicationApi],
     environ: Mapping[str, str],
     log: Log,
     descends: Descends = lambda *_: "",

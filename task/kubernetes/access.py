@@ -237,15 +237,15 @@ def _info(plugin: Plugin, server: Server) -> str:
     """Return the request, which the plugin reads from its environment."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
-        authorities = server.ca_base64
+        authorities = server.ca_data.encode()
         if server.ca_file and not authorities:
             with suppress(OSError):  # the connection will report the problem
-                authorities = b64encode(read_file(server.ca_file)).decode()
+                authorities = read_file(server.ca_file)
         cluster = {
             "server": server.url,
             "tls-server-name": server.name,
             "insecure-skip-tls-verify": not server.verify,
-            "certificate-authority-data": authorities,
+            "certificate-authority-data": b64encode(authorities).decode(),
             "proxy-url": server.proxy,
             "config": server.extension,
         }

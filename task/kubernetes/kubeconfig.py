@@ -35,7 +35,6 @@ class Server:
     verify: bool = True
     name: str = ""  # tls-server-name
     proxy: str | None = None
-    ca_base64: str = ""  # the form that exec plugins get
     extension: Any = None
 
 
@@ -151,7 +150,6 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
         not insecure,
         text(raw, "tls-server-name"),
         proxy,
-        text(raw, "certificate-authority-data"),
         known.get(_EXTENSION),
     )
 

@@ -17,17 +17,17 @@ from task.applications.manifest_files import local_manifests
 from task.applications.manifest_text import is_set
 from task.applications.rendering import Rendering, RenderingError
 from task.argocd.api import ArgoCDApi
+from task.argocd.application_store import ApplicationApi, ApplicationStore, ClusterApplications, PreferredStore
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.connection import Connection, parse_headers
 from task.argocd.owners import parent_of, parent_takes_back, set_of, set_takes_back
 from task.argocd.repo_secrets import RepoCredentials, credentials_of
-from task.argocd.rollouts import LIMITS, RolloutApi
+from task.argocd.rollouts import LIMITS
 from task.errors import Malformed, SourceError, TaskError, UsageError
 from task.git.credentials import Credentials
 from task.git.repository.bare import BareRepository
 from task.http import Limits
 from task.kubernetes.access import cluster_access
-from task.kubernetes.application_store import ApplicationStore, ClusterApplications, PreferredStore
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import in_cluster
 from task.landing.ports import LiveApplications
@@ -58,8 +58,8 @@ class Argo:
         # whether the run asks Argo CD anyway, for Applications, links or rollouts
         linked = settings.deployments and names_server(self._given, environ)
         self.asked = bool(settings.rollout.wait or linked or self.kind)
-        self.api: Callable[[], RolloutApi] = once(lambda: self._api(Limits()))
-        self.patient: Callable[[], RolloutApi] = once(lambda: self._api(LIMITS))
+        self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
+        self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(LIMITS))
         self.live: Callable[[], LiveApplications] = once(self._stores)
         self._web: Callable[[], str] = once(self._user_interface)
 
@@ -132,7 +132,7 @@ class Argo:
             raise UsageError("--wait: nothing says which Argo CD to ask", hint=hint)
         self.patient()
 
-    def _api(self, limits: Limits) -> RolloutApi:
+    def _api(self, limits: Limits) -> ApplicationApi:
         """Return what reads, patches and refreshes single Applications."""
         return ClusterApplications(self.kubernetes()) if self.where == "cluster" else self.server(limits)
 
@@ -234,10 +234,7 @@ def applications(
     found = sources(settings, environ)
     if not found:
         raise UsageError("nothing says where to read Applications from", hint=f"give --applications: {CHOICES}")
-    opened = ExitStack()
-
     repositories = Repositories(repository)
-    opened.callback(repositories.close)
 
     @once
     def sets() -> RenderedSets:
@@ -258,7 +255,7 @@ def applications(
 
     rendering = Rendering(settings.sources.render, environ, settings.sources.argocd_namespace, found)
     followed = FollowedApplications(repositories, rendering, settings.sources.follow_apps, rendered)
-    with opened:
+    with closing(repositories):
         for source in found:
             repo, path = _repository(source)
             if argo and source in ("cluster", "argocd") and scope is not None:

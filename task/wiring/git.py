@@ -21,7 +21,6 @@ from task.settings import GIT_SECRETS, AccessOptions, CommitOptions, Settings
 from task.threads import once
 from task.urls import without_login
 
-Gits = Callable[[], "Git"]
 # (subscription, URL of its repository) → (name of a secret in the cluster, the access that it gives), or None
 FromCluster = Callable[[Subscription, str], "tuple[str, Credentials] | None"]
 
@@ -41,7 +40,7 @@ class GitClients:
         self._from_cluster = from_cluster
         given = settings.access != AccessOptions() or any(environ.get(name) for name in GIT_SECRETS)
         self.access = access_of(settings.access, environ) if given else None
-        self.git: Gits = once(lambda: self._open(self.access))
+        self.git = once(lambda: self._open(self.access))
         # by repository and the cluster's secret for it
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
         self._unused: set[tuple[str, str]] = set()  # secrets that were logged as unused, with the repository

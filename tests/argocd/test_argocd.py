@@ -15,10 +15,10 @@ from support import needs
 from task.annotations.application import Narrow
 from task.applications.cluster import ArgoCDManifests
 from task.argocd.api import ArgoCDApi
+from task.argocd.application_store import ApplicationStore, ClusterApplications
 from task.argocd.connection import Connection
 from task.errors import AbsentError, Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import Limits
-from task.kubernetes.application_store import ApplicationStore, ClusterApplications
 from task.kubernetes.client import Kubernetes
 from task.secret import Secret
 

@@ -12,6 +12,7 @@ from fakes.kubernetes_api import APPLICATION_SETS, APPLICATIONS, KubernetesApi, 
 from task.after.expecting import Expected, expecting
 from task.after.waiting import all_of, judge_of, rollout_error
 from task.argocd.api import ArgoCDApi
+from task.argocd.application_store import ClusterApplications
 from task.argocd.connection import Connection
 from task.argocd.rollout import Rollout
 from task.argocd.rollouts import Awaited, Judge, Pace, Rollouts, RolloutState, refresh
@@ -19,7 +20,6 @@ from task.errors import SourceAccessError, SourceDownError
 from task.http import Limits
 from task.image import parse_image
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.application_store import ClusterApplications
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret

@@ -12,11 +12,11 @@ from fakes.kubernetes_rules import Unprocessable, operate
 from serving import Answers, serving
 from support import costs_at_most
 
+from task.argocd.application_store import ClusterApplications
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
 from task.http import Limits
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.application_store import ClusterApplications
 from task.kubernetes.client import ForbiddenError, Kubernetes, ResourceListLimits
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret

@@ -18,13 +18,13 @@ from runs import WEB
 from task.annotations.application import PREFIX, Narrow, parse_application
 from task.annotations.subscription import Defaults, Scope, subscribe
 from task.argocd.api import ArgoCDApi
+from task.argocd.application_store import ApplicationStore, ClusterApplications, PreferredStore
 from task.argocd.connection import Connection
 from task.deciding.job import Job, Terms, Wording
 from task.errors import SourceDownError
 from task.http import Limits
 from task.image import parse_image
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.application_store import ApplicationStore, ClusterApplications, PreferredStore
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.landing import live

@@ -39,20 +39,35 @@ _BETWEEN = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _STARTING = ("ContainerCreating", "PodInitializing")
 
 
-class PatchingApi(Protocol):
-    """The methods that `task.argocd.api.ArgoCDApi` and `ClusterApplications` share."""
+class ApplicationApi(Protocol):
+    """Argo CD's API (`ArgoCDApi`), or Kubernetes with the same methods (`ClusterApplications`)."""
 
-    def get_application(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the whole Application."""
+    def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:
+        """Return the Application. Raises `AbsentError` if it is gone, which Argo CD admits only with the project."""
 
     def patch_application(self, namespace: str, name: str, operations: Sequence[Operation]) -> Mapping[str, Any]:
         """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if a test in it fails."""
+
+    def refresh_application(self, namespace: str, name: str) -> None:
+        """Make Argo CD compare with Git now."""
+
+    def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the live resources, down to pods, or {} if unknown."""
+
+    def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the sync windows, or {} if unknown."""
+
+    def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the ApplicationSet. Raises `SourceError`."""
+
+    def project(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the AppProject. Raises `SourceError`."""
 
 
 class ApplicationStore:
     """Reads and patches one Application at a time."""
 
-    def __init__(self, api: PatchingApi, *, atomic: bool) -> None:
+    def __init__(self, api: ApplicationApi, *, atomic: bool) -> None:
         """`atomic`: a patch changes only the tested version. Kubernetes guarantees that; Argo CD's API does not."""
         self._api, self._atomic = api, atomic
 

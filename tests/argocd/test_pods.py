@@ -7,10 +7,10 @@ import pytest
 from fakes.argocd_states import MORNING, NEW, application, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, PODS, KubernetesApi, running
 
+from task.argocd.application_store import ClusterApplications, nodes, workloads
 from task.argocd.rollout import Wanted, judge
 from task.http import Limits
 from task.kubernetes.access import ClusterAccess
-from task.kubernetes.application_store import ClusterApplications, nodes, workloads
 from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
