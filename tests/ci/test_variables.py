@@ -1,15 +1,63 @@
-"""What tells a build from others: options first, then what the CI system says."""
+"""What the variables of CI systems say about a job: its source and run, its build, its pull request."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from task.ci.variables import build_of, created_of, sequence_of
+from task.ci.variables import Origin, build_of, created_of, origin_of, request_event, sequence_of
 from task.errors import Malformed, UsageError
 from task.model import Build
 from task.settings import EventOptions
 from task.timestamps import of_unix, utc
+
+ACTIONS = {
+    "GITHUB_SHA": "a1",
+    "GITHUB_SERVER_URL": "https://github.com",
+    "GITHUB_REPOSITORY": "acme/web",
+    "GITHUB_RUN_ID": "7",
+}
+
+
+@pytest.mark.parametrize(
+    ("environ", "commit", "repository", "run"),
+    [
+        (ACTIONS, "a1", "https://github.com/acme/web", "https://github.com/acme/web/actions/runs/7"),
+        ({**ACTIONS, "CI": "true", "BUILD_URL": "https://elsewhere"}, "a1", "https://github.com/acme/web",
+         "https://github.com/acme/web/actions/runs/7"),
+        ({"CI_COMMIT_SHA": "b2", "CI_PROJECT_URL": "https://gl/x", "CI_PIPELINE_URL": "https://gl/x/-/pipelines/1"},
+         "b2", "https://gl/x", "https://gl/x/-/pipelines/1"),
+        ({"CI_COMMIT_SHA": "b3", "CI_REPO_URL": "https://wp/x", "CI_PIPELINE_URL": "https://wp/1"},
+         "b3", "https://wp/x", "https://wp/1"),
+        ({"GIT_COMMIT": "c3", "GIT_URL": "https://g/x.git", "BUILD_URL": "https://j/1/"},
+         "c3", "https://g/x.git", "https://j/1/"),
+        ({"BITBUCKET_COMMIT": "d4", "BITBUCKET_GIT_HTTP_ORIGIN": "https://bitbucket.org/a/b",
+          "BITBUCKET_BUILD_NUMBER": "9"},
+         "d4", "https://bitbucket.org/a/b", "https://bitbucket.org/a/b/pipelines/results/9"),
+        ({"BUILD_SOURCEVERSION": "e5", "BUILD_REPOSITORY_URI": "https://dev.azure.com/o/p/_git/r",
+          "SYSTEM_COLLECTIONURI": "https://dev.azure.com/o/", "SYSTEM_TEAMPROJECT": "p", "BUILD_BUILDID": "3"},
+         "e5", "https://dev.azure.com/o/p/_git/r", "https://dev.azure.com/o/p/_build/results?buildId=3"),
+        ({"CIRCLE_SHA1": "f6", "CIRCLE_REPOSITORY_URL": "git@github.com:a/b.git", "CIRCLE_BUILD_URL": "https://c/1"},
+         "f6", "git@github.com:a/b.git", "https://c/1"),
+        ({"BUILDKITE_COMMIT": "07", "BUILDKITE_REPO": "git@h:a/b", "BUILDKITE_BUILD_URL": "https://bk/1"},
+         "07", "git@h:a/b", "https://bk/1"),
+        ({"DRONE_COMMIT_SHA": "18", "DRONE_REPO_LINK": "https://d/a/b", "DRONE_BUILD_LINK": "https://d/a/b/1"},
+         "18", "https://d/a/b", "https://d/a/b/1"),
+        ({}, "", "", ""),
+        ({"GITHUB_SHA": " ", "PATH": "/bin", "CI": "true"}, "", "", ""),
+        ({"GITHUB_SHA": "a1"}, "a1", "", ""),
+    ],
+)  # fmt: skip
+def test_origin(environ: dict[str, str], commit: str, repository: str, run: str) -> None:
+    assert origin_of(environ)[:3] == (commit, repository, run)
+
+
+def test_a_brace_in_a_value_is_no_template() -> None:
+    assert origin_of({"GIT_COMMIT": "{HOME}", "HOME": "/root"}) == Origin("{HOME}")
+
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "fedcba9876543210fedcba9876543210fedcba98"
@@ -170,3 +218,79 @@ def test_one_spelling_stays_as_it_is() -> None:
 def test_beyond_the_calendar() -> None:
     with pytest.raises(Malformed):
         of_unix(10**12)
+
+
+ACTIONS = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme/web"}
+OF_GITLAB = {"GITLAB_CI": "true", "CI_PROJECT_URL": "https://gitlab.com/fork/web"}
+CLOUD = {"BITBUCKET_BUILD_NUMBER": "4", "BITBUCKET_GIT_HTTP_ORIGIN": "https://bitbucket.org/acme/web"}
+AZURE = {"TF_BUILD": "True", "BUILD_REPOSITORY_URI": "https://github.com/acme/web"}
+CIRCLE = {"CIRCLECI": "true", "CIRCLE_REPOSITORY_URL": "git@github.com:acme/web.git"}
+OF_ACME, OF_TARGET = "https://github.com/acme/web", "https://gitlab.com/acme/web"
+FOUND: list[tuple[Mapping[str, str], tuple[str, str]]] = [
+    ({**ACTIONS, "GITHUB_REF": "refs/pull/12/merge"}, (OF_ACME, "12")),
+    ({**ACTIONS, "GITHUB_REF": "refs/pull/12/head", "GITEA_ACTIONS": "true"}, (OF_ACME, "12")),
+    ({**OF_GITLAB, "CI_MERGE_REQUEST_IID": " 7\n"}, ("https://gitlab.com/fork/web", "7")),
+    ({**OF_GITLAB, "CI_MERGE_REQUEST_IID": "7", "CI_MERGE_REQUEST_PROJECT_URL": OF_TARGET}, (OF_TARGET, "7")),
+    ({**CLOUD, "BITBUCKET_PR_ID": "3"}, ("https://bitbucket.org/acme/web", "3")),
+    ({**AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID": "99", "SYSTEM_PULLREQUEST_PULLREQUESTNUMBER": "5"}, (OF_ACME, "5")),
+    ({**AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID": "99"}, (OF_ACME, "99")),
+    ({**CIRCLE, "CIRCLE_PULL_REQUEST": "https://github.com/acme/web/pull/8"}, ("git@github.com:acme/web.git", "8")),
+    ({"JENKINS_URL": "https://ci", "CHANGE_ID": "8", "GIT_URL": OF_ACME}, (OF_ACME, "8")),
+    ({"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "8", "BUILDKITE_REPO": OF_ACME}, (OF_ACME, "8")),
+    ({"DRONE": "true", "DRONE_PULL_REQUEST": "8", "DRONE_REPO_LINK": OF_ACME}, (OF_ACME, "8")),
+    ({"CI_REPO_URL": OF_ACME, "CI_COMMIT_PULL_REQUEST": "8"}, (OF_ACME, "8")),
+]
+
+
+@pytest.mark.parametrize(("environ", "expected"), FOUND)
+def test_variables(environ: Mapping[str, str], expected: tuple[str, str]) -> None:
+    assert request_event(environ) == expected
+
+
+EVENTS: list[tuple[Any, str]] = [
+    ({"pull_request": {"number": 12}}, "12"),  # pull_request_target: the reference is the base branch
+    ({"issue": {"number": 12, "pull_request": {"url": "x"}}}, "12"),  # a comment on a request
+    ({"issue": {"number": 12}}, ""),  # a comment on an issue
+    ({"pull_request": {"number": "../../1"}}, ""),
+    ({"pull_request": {"number": -1}}, ""),
+    ({"pull_request": [1]}, ""),
+    ({"ref": "refs/heads/main"}, ""),
+    ([], ""),
+    ("[" * 100_000, ""),
+    ("no JSON", ""),
+]
+
+
+@pytest.mark.parametrize(("event", "number"), EVENTS)
+def test_the_event_file_of_actions(tmp_path: Path, event: Any, number: str) -> None:
+    path = tmp_path / "event.json"
+    path.write_text(event if isinstance(event, str) else json.dumps(event))
+    environ = {**ACTIONS, "GITHUB_REF": "refs/heads/main", "GITHUB_EVENT_PATH": str(path)}
+    if number:
+        assert request_event(environ) == (OF_ACME, number)
+        return
+    with pytest.raises(UsageError, match=r"GITHUB_REF is 'refs/heads/main', and the event file .*GITHUB_EVENT_PATH"):
+        request_event(environ)
+
+
+NOT_FOUND: list[tuple[Mapping[str, str], str, str]] = [
+    ({}, "no variable of a CI system", "CI_MERGE_REQUEST_IID"),
+    ({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, "GITHUB_EVENT_PATH is not set", "on: pull_request"),
+    ({**ACTIONS, "GITHUB_EVENT_PATH": "/absent"}, "the event file '/absent'", "on: pull_request"),
+    ({"GITHUB_REPOSITORY": "acme/web", "GITHUB_REF": "refs/pull/1/merge"}, "not known", "GITHUB_SERVER_URL"),
+    (OF_GITLAB, "CI_MERGE_REQUEST_IID is not set", "merge_request_event"),
+    ({"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "7"}, "not known", "CI_MERGE_REQUEST_PROJECT_URL or CI_PROJECT_URL"),
+    ({**OF_GITLAB, "CI_MERGE_REQUEST_IID": "7/../8"}, "CI_MERGE_REQUEST_IID is '7/../8'", "merge_request_event"),
+    ({"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "false"}, "BUILDKITE_PULL_REQUEST is 'false'", "pull request"),
+    (CLOUD, "BITBUCKET_PR_ID is not set", "pull-requests:"),
+    ({**CIRCLE, "CIRCLE_PULL_REQUEST": "https://x/pull/1/../2"}, "CIRCLE_PULL_REQUEST is", "pull request"),
+    (AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID is not set", "pull request"),
+]
+
+
+@pytest.mark.parametrize(("environ", "said", "hint"), NOT_FOUND)
+def test_no_request(environ: Mapping[str, str], said: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        request_event(environ)
+    assert said in caught.value.message
+    assert hint in caught.value.hint

@@ -1,4 +1,4 @@
-"""A host's parameters: what the command takes becomes its option, and what it does not take is refused by name."""
+"""What a call gives in its variables: the parameters of hosts, and what looks like one of ours."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,8 @@ from support import image_update
 
 from scripts.typer_options import options_of
 from task.cli.app import group
-from task.cli.call import HOSTED, adopt, defaults, parameter_of
+from task.cli.call import HOSTED, adopt, defaults, parameter_of, strange_variables
+from task.settings import SECRETS
 
 
 def adopted(command: str, environ: Mapping[str, str] = {}, **params: str) -> tuple[dict[str, str], str]:
@@ -113,3 +114,39 @@ def test_an_error_calls_the_parameter_as_the_host_does(command: str, params: dic
     result = image_update(command, env=env)
     assert (result.code, message in result.stderr) == (2, True), result.stderr
     assert "or the variable" not in result.stderr  # a form has none
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("IMAGE_UPDATE_PULLREQUEST", "IMAGE_UPDATE_PULL_REQUEST"),
+        ("IMAGE_UPDATE_REQUEST_PULL", "IMAGE_UPDATE_PULL_REQUEST"),
+        ("IMAGE_UPDATE_GIT_TOKN", "IMAGE_UPDATE_GIT_TOKEN"),
+        ("IMAGE_UPDATE_Wait", "IMAGE_UPDATE_WAIT"),
+        ("IMAGE_UPDATE_COLOUR_OF_THE_SKY", ""),
+        ("IMAGE_UPDATE_", ""),
+    ],
+)
+def test_a_variable_that_nobody_reads(name: str, near: str) -> None:
+    (problem,) = strange_variables({name: "s3cret", "PATH": "/bin"})
+    assert problem.message == f"the variable {name} is not read"
+    assert (problem.severity, f"did you mean {near}?" == problem.hint) == ("warning", bool(near))
+    assert "s3cret" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "IMAGE_UPDATE_IMAGE", "IMAGE_UPDATE_HTML", "IMAGE_UPDATE_REQUIRE_MATCH", *SECRETS,
+        "IMAGE_UPDATE_RESULT_STATUS", "IMAGE_UPDATE_RESULT_", "IMAGE_UPDATE_SERVICE_HOST", "IMAGE_UPDATE_SERVICE_PORT",
+        "IMAGE_UPDATE_SERVICE_PORT_HTTP_WEB", "IMAGE_UPDATE_PORT", "IMAGE_UPDATE_PORT_80_TCP",
+        "IMAGE_UPDATE_PORT_53_UDP_ADDR", "IMAGE_UPDATE_PORT_9_SCTP_PORT", "IMAGE_UPDATE_DOCS_SERVICE_HOST",
+        "IMAGE_UPDATER_X",
+    ],
+)  # fmt: skip
+def test_a_variable_that_somebody_reads_or_kubernetes_makes(name: str) -> None:
+    assert strange_variables({name: "x"}) == ()
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert strange_variables({"IMAGE_UPDATE_NONSENSE": " "}) == ()
