@@ -21,14 +21,14 @@ from typer.main import get_command
 from task import __version__, shutdown
 from task.ci.publish import hand_over, publish, results
 from task.cli.call import HOSTED, Call, strange_variables
-from task.cli.command import GroupedHelp, function_of, record_of, with_help_all
+from task.cli.command import GroupedHelp, function_of, record_of
 from task.cli.mistakes import as_given, explained
 from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
 from task.model import Problem, Report
 from task.output.console import abandon, unwritable
 from task.output.notify import count_run
-from task.settings import TAKEN, WRITERS, ResultOptions
+from task.settings import WRITERS, ResultOptions
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
 LOOKING = ("status", "wait")  # they print something else than a report
@@ -94,8 +94,7 @@ def _command(name: str) -> TyperCommand:
     # A signal in the middle would leave modules half imported, and the results of a stopped run need this one again.
     with shutdown.shield():
         module = import_module(f"task.cli.{'update' if name in (*WRITERS, 'plan') else name}")
-    body = getattr(module, name)
-    function = function_of(name, body) if name in TAKEN else with_help_all(body)  # the demo takes no settings
+    function = function_of(name, getattr(module, name))
     (example, page), first = COMMANDS[name], str(function.__doc__)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(

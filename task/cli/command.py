@@ -17,29 +17,33 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from task import shutdown
-from task.cli.call import Call
 from task.errors import UsageError
 from task.option import Given, Option, Origin, flag_of, one_of, variable_of
 from task.secret import Secret
 from task.settings import GROUPS, REQUIRED, TAKEN, Settings, check, options_of
 
-Body = Callable[[Settings, Call], int]
 SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "variable"}
 
 
-def function_of(command: str, body: Body) -> Callable[..., int]:
-    """Return the function from whose signature Typer makes the options of a command. `body` gets what was given."""
+def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
+    """Return the function from whose signature Typer makes the options of a command.
+
+    `body` gets the settings and the call. The demo, which takes no settings, gets the option that it declares itself.
+    """
 
     def called(context: typer.Context, **_given: Any) -> int:  # Typer hands over None for an empty list
         shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
-        return body(settings_of(command, context.params), context.obj)
+        if command in TAKEN:
+            return body(settings_of(command, context.params), context.obj)
+        return body(**context.params)
 
     required = REQUIRED.get(command, ())
     params = [_parameter(*one, needed=one[0].name in required) for one in options_of(command)]
+    params = params or list(inspect.signature(body).parameters.values())
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    called.__signature__ = inspect.Signature([context, *params])  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature([context, *params, _help_all()])  # type: ignore[attr-defined]
     called.__annotations__, called.__doc__ = {}, body.__doc__
-    return with_help_all(called)
+    return called
 
 
 def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
@@ -169,8 +173,7 @@ def _show_everything(context: typer.Context, wanted: bool) -> None:  # noqa: FBT
         raise typer.Exit
 
 
-def with_help_all(function: Callable[..., int]) -> Callable[..., int]:
-    """Give `--help-all` to the function from whose signature Typer makes the options."""
+def _help_all() -> inspect.Parameter:
     info = typer.Option(
         "--help-all",
         is_eager=True,
@@ -178,12 +181,8 @@ def with_help_all(function: Callable[..., int]) -> Callable[..., int]:
         callback=_show_everything,
         help="Show all options with their variables and exit.",
     )
-    last = inspect.Parameter(
-        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info]
-    )
-    params = [*inspect.signature(function).parameters.values(), last]
-    function.__signature__ = inspect.Signature(params)  # type: ignore[attr-defined]
-    return function
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter("help_all", kind, default=False, annotation=Annotated[bool, info])
 
 
 def _row(param: TyperOption | TyperArgument, shown: str, option: Option, *, everything: bool) -> tuple[str, str]:

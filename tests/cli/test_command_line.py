@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -322,3 +323,12 @@ def test_completion(shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_help_without_utf_8(encoding: str) -> None:
     done = image_update("run", "--help", env={"PYTHONIOENCODING": encoding})
     assert (done.code, done.stderr) == (0, "")
+
+
+def test_the_demo_runs_and_says_where_its_repository_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--keep"]) == 0
+    shown = capfd.readouterr().out
+    kept = re.search(r"^Kept: (\S+) \(repository gitops\.git", shown, re.MULTILINE)
+    assert kept
+    assert (Path(kept[1]) / "gitops.git").is_dir()
+    shutil.rmtree(kept[1])
