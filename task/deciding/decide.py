@@ -200,18 +200,9 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 def situation_of(snapshot: Snapshot, sub: Subscription, terms: Terms, facts: Facts = Facts()) -> Situation:
     """Return all that decisions about a subscription depend on. Raises `TaskError` if something cannot be read."""
     kind, state = resolve(sub, snapshot), state_of(snapshot, sub)
-    in_git = reading(snapshot, sub, terms)
-    return Situation(
-        sub,
-        snapshot.branch,
-        kind,
-        current=current_reading(snapshot, sub, kind, in_git),
-        in_git=in_git,
-        state=state,
-        memory=state.images.get(key_of(sub), Memory()),
-        terms=terms,
-        facts=facts,
-    )
+    in_git, memory = reading(snapshot, sub, terms), state.images.get(key_of(sub), Memory())
+    current = current_reading(snapshot, sub, kind, in_git)
+    return Situation(sub, snapshot.branch, kind, current, in_git, state, memory, terms, facts)
 
 
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts()) -> Move:
