@@ -100,7 +100,8 @@ def configure(
     references, problems = _references(list(zip(updaters, places, strict=True)), namespace)
     settings: dict[Reference, ReferenceSettings] = {}
     configured = []
-    idle = {one: None for some in references.values() for one in some} if complete else {}
+    exact_first = sorted(references, key=lambda name: name[1] == "")
+    idle = {one: None for name in exact_first for one in references[name]} if complete else {}
     for app in apps:
         possible = (*references.get((app.namespace, app.name), ()), *references.get((app.namespace, ""), ()))
         matching = sorted((one for one in possible if one.takes(app)), key=lambda one: one.order)
