@@ -17,10 +17,15 @@ from task.applications.work_tree import locate as find
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
 from task.deciding.job import Followed, Landed
-from task.errors import TaskError, UsageError
+from task.errors import Malformed, TaskError, UsageError
 from task.forges.github_commits import CommittedByApi
 from task.forges.host import Comments, Deployments, Host
+from task.forges.opened import Forges
+from task.forges.places import forge_option, known_to
+from task.forges.tokens import Tokens, check_token_file
 from task.git.ancestry import Lineage
+from task.git.credentials import certificates
+from task.git.names import rewritten
 from task.git.repository.bare import BareRepository
 from task.landing.ports import LiveApplications, Repository, World
 from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
@@ -31,7 +36,6 @@ from task.settings import RegistryOptions, Settings
 from task.threads import once
 from task.urls import normal_url, without_login
 from task.wiring.argo import Argo, applications, sources
-from task.wiring.forges import forges_of
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
 from task.wiring.registries import Wanted, registry_of
@@ -66,7 +70,7 @@ class RealWorld(World):
         from_cluster = self._cluster.credentials if self._cluster else None
         self._git = GitClients(settings, environ, log, self._opened, from_cluster)
         # `once` has a lock, because the repositories of a run are handled at the same time
-        self._forges = once(lambda: forges_of(settings, environ, log, self._opened, self._git.logins))
+        self._forges = once(self._open_forges)
         self._registry = once(self._open_registry)
         if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
             self._registry()  # fail at once if something given is wrong
@@ -180,6 +184,37 @@ class RealWorld(World):
 
     def _key_secrets(self) -> ClusterSecrets | None:
         return self._argo.secrets() if self._cluster or self._argo.cluster_at_hand() else None
+
+    def _open_forges(self) -> Forges:
+        """Return the forges of one run.
+
+        Raises `UsageError` at once for a wrong `--forge`, or if the token's file is not there. Whether there is a
+        token is checked when it is first needed.
+        """
+        settings, environ, log = self._settings, self._environ, self._log
+        given = settings.git
+        try:
+            forge = forge_option(given.forge) if given.forge else None
+        except Malformed as error:
+            raise UsageError(f"--forge: {error.message}", hint=error.hint) from None
+        if given.forge_token_file:
+            check_token_file(given.forge_token_file)
+        forges = Forges(
+            (*((forge,) if forge else ()), *known_to(environ)),
+            lambda: Tokens(
+                environ,
+                self._git.logins,
+                file=given.forge_token_file,
+                user=given.forge_username,
+                forge=forge,
+                scope=settings.access.git_credentials_url,
+            ),
+            certificates(settings.access.ca_file),
+            reached=lambda repo: rewritten(repo, settings.transport.rewrite_url),
+            log=lambda line: log("debug", line),
+            warn=lambda sentence: log("warning", sentence),
+        )
+        return self._opened.enter_context(closing(forges))
 
     def forge(self, repo: str) -> Host:
         """Return the pull requests of a repository."""
