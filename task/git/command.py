@@ -231,9 +231,9 @@ class Git:
         if origin(place) == origin(here) and (new == place or set(new) & set("?#")):
             return False  # a web page, not a repository
         if origin(place) != origin(here):
-            kept = "a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
+            kept = ", and a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
             hint = "if the repository has moved, write its new URL as repoURL, and give a login for that server"
-            raise CredentialsError(f"the server redirects to {where}, and {kept}", hint=hint, subject=shown)
+            raise CredentialsError(f"the server redirects to {where}{kept}", hint=hint, subject=shown)
         if self._hops[asked] > _HOPS:
             raise CredentialsError("the server redirects in circles", hint="check the URL", subject=shown)
         self._moved[asked] = address_of(new).url
