@@ -20,7 +20,6 @@ from task.secret import Secret
 from task.urls import split
 
 HUB = "docker.io"
-HUB_SERVER = "https://index.docker.io/v1/"  # Docker Hub's name in `docker login`, and so in credential helpers
 _HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _NOTHING = Secret("")
 _TEKTON = "/tekton/creds"  # Tekton puts the service account's secrets here; HOME may be another folder
@@ -93,11 +92,6 @@ def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
 def hosts_of(keys: Iterable[str]) -> frozenset[str]:
     """Return the hosts in keys, without ports. A pattern is no host."""
     return frozenset(split(f"//{normal(key)}").host.strip("[]") for key in keys if "*" not in key)
-
-
-def server_of(key: str) -> str:
-    """Return the name of a registry that credential helpers use."""
-    return HUB_SERVER if key == HUB else key
 
 
 def _covers(key: str, name: str) -> bool:

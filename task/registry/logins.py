@@ -23,13 +23,13 @@ from task.annotations.keys import CredentialSource, parse_credential_source
 from task.errors import AnnotationError, Malformed, RegistryAccessError, RegistryDownError, RegistryError
 from task.processes import child_environment
 from task.registry.docker_config import (
+    HUB,
     DockerConfig,
     RegistryLogin,
     best_key,
     config_files,
     normal,
     parse_docker_config,
-    server_of,
 )
 from task.secret import Secret
 
@@ -39,6 +39,7 @@ Secrets = Callable[[str, str], Mapping[str, bytes]]
 _ANNOTATION = "pull-secret"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
+_HUB_SERVER = "https://index.docker.io/v1/"  # Docker Hub's name in `docker login`, and so in credential helpers
 _NO_LOGIN = b"credentials not found"  # every helper that uses docker-credential-helpers prints this
 _TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
 _NO_USER = frozenset(" \"'{}[]")
@@ -181,16 +182,17 @@ class Logins:
         """Return the login in one config file. The longest key wins, and `credHelpers` come before `credsStore`."""
         key, helper_key = best_key(config.logins, host, repository), best_key(config.helpers, host, repository)
         if helper_key and len(helper_key) >= len(key or ""):
-            return self._from_helper(config.helpers[helper_key], server_of(helper_key), needed=True)
+            return self._from_helper(config.helpers[helper_key], helper_key, needed=True)
         if key:
             return config.logins[key]
-        return self._from_helper(config.store, server_of(normal(host)), needed=False) if config.store else None
+        return self._from_helper(config.store, normal(host), needed=False) if config.store else None
 
-    def _from_helper(self, name: str, server: str, *, needed: bool) -> RegistryLogin | None:
+    def _from_helper(self, name: str, registry: str, *, needed: bool) -> RegistryLogin | None:
         """Return a helper's login for a registry.
 
         Each is asked once, because that may take seconds (ECR's asks AWS).
         """
+        server = _HUB_SERVER if registry == HUB else registry
         if (name, server) not in self._from_helpers:
             self._from_helpers[name, server] = helper(name, server, self._environ, needed=needed)
         return self._from_helpers[name, server]

@@ -70,7 +70,10 @@ class Asked:
                     raise Malformed(f"a signature by {who} does not say where the image was built")
                 if wrong := objection(origin, self.demand):
                     raise Malformed(wrong)
-            return _proof(who, origin)
+            if origin is None:
+                return Proof("signature", who)
+            of, builder = ", ".join(origin.repositories), next(iter(origin.builders), "")
+            return Proof(origin.kind, who, of, origin.ref, origin.workflow, builder)
         raise Malformed(why)
 
     @property
@@ -79,23 +82,15 @@ class Asked:
         return self.demand.rule == "provenance"
 
 
-def _proof(who: str, origin: Origin | None) -> Proof:
-    if origin is None:
-        return Proof("signature", who)
-    of, builder = ", ".join(origin.repositories), next(iter(origin.builders), "")
-    return Proof(origin.kind, who, of, origin.ref, origin.workflow, builder)
-
-
 class Evidence:
     """What a registry has beside one image. Each manifest and each blob is read once."""
 
     def __init__(self, registry: Registry, question: Question) -> None:
-        digest = question.image.digest
+        self._digest = question.image.digest
         repository = cache(lambda: registry.repository(question.image, question.secret, question.namespace))
-        self._tagged = cache(lambda ending: repository().manifest(signature_tag(digest, ending)))
         # No filter: the API's takes one exact type, but that of a bundle contains its version, and it may be ignored.
-        self._referrers = cache(lambda: repository().referrers(digest))
-        self._manifest = cache(lambda digest: repository().manifest(digest))
+        self._referrers = cache(lambda: repository().referrers(self._digest))
+        self._manifest = cache(lambda reference: repository().manifest(reference))
         self.blob = cache(lambda digest: repository().blob(digest))
 
     def layers(self, *, of_build: bool) -> Iterator[Layer]:
@@ -107,24 +102,24 @@ class Evidence:
         # cosign 1 and 2 and Tekton Chains store everything under tags, and cosign 3 and GitHub everything as referrers.
         tags = partial(self._of_tag, "att")
         referrers = partial(self._referring, (*PREDICATES, SIGNED))
-        for place in (tags, referrers) if self._tagged("sig") else (referrers, tags):
+        for place in (tags, referrers) if self._manifest(signature_tag(self._digest)) else (referrers, tags):
             yield from place()
         yield from self._of_tag("sig")
 
     def _of_tag(self, ending: str) -> Iterator[Layer]:
-        found = self._tagged(ending)
+        found = self._manifest(signature_tag(self._digest, ending))
         for layer in layers(found.data) if found else ():
             if ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES):
                 yield layer
 
     def _referring(self, predicates: Sequence[str]) -> Iterator[Layer]:
         ours = [
-            (predicates.index(said) if said else len(predicates), number, one)
-            for number, one in enumerate(self._referrers())
+            (predicates.index(said) if said else len(predicates), one)
+            for one in self._referrers()
             if (not one.artifact_type or one.artifact_type.startswith(ARTIFACTS))
             and (said := predicate_of(one.annotations)) in ("", *predicates)
         ]
-        for _, _, one in sorted(ours, key=lambda each: each[:2])[:MOST]:
+        for _, one in sorted(ours, key=lambda each: each[0])[:MOST]:
             if found := self._manifest(one.digest):
                 yield from layers(found.data)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from task.errors import Malformed
-from task.registry.docker_config import DockerConfig, best_key, normal, parse_docker_config, server_of
+from task.registry.docker_config import DockerConfig, best_key, normal, parse_docker_config
 
 
 def auth(text: str) -> str:
@@ -114,7 +114,3 @@ def test_the_longest_key_that_covers_a_repository(
     keys: tuple[str, ...], registry: str, repository: str, expected: str | None
 ) -> None:
     assert best_key(dict.fromkeys(keys), registry, repository) == expected
-
-
-def test_helpers_know_docker_hub_by_its_url() -> None:
-    assert [server_of(key) for key in ("docker.io", "ghcr.io")] == ["https://index.docker.io/v1/", "ghcr.io"]
