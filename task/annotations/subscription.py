@@ -349,7 +349,7 @@ class EntryReader:
 
     def _ignore(self) -> tuple[str, ...]:
         setting = self.settings["ignore-tags"]
-        globs = tag_filter.split_globs(setting.value)
+        globs = tag_filter.split_globs(setting.value) if setting else ()
         broken: list[Faulty] = []
         for glob in dict.fromkeys(globs):
             if len(broken) == MOST_GLOBS:
