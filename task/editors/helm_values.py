@@ -171,6 +171,8 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     tree = tree_of(files, path)
     with about(path):
         root = first(tree)
+        if not tree.roots:
+            return ()
         for key in filter(None, (keys.spec, keys.tag, keys.name if target.keys.name else "")):
             steps = parse_path(key)
             node, missing = locate(tree, root, steps)

@@ -149,7 +149,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     with about(path):
         tree = splice(tree, [(alone(tree, node), fresh.text) for node, _, fresh in changes])
         tree = grow(tree, SECTION, [entry.text for entry in missing])
-        tree = follow(tree, SECTION, there, key_of, {entry.key for entry in missing})
+        added = {entry.key for entry in missing if not _mine(entry, target)}
+        tree = follow(tree, SECTION, there, key_of, added)
     edits = [Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes]
     edits += [Edit(path, _key(entry), "", entry.text) for entry in missing]
     left = [entry for _, entry in _entries(elements(tree, SECTION))]

@@ -158,6 +158,12 @@ def test_a_file_of_ten_thousand_marks_takes_no_time() -> None:
     assert time.monotonic() - began < 30
 
 
+def test_somebody_s_entry_with_the_image_s_name_gets_no_mark() -> None:
+    aim = target("kustomize-override", source=source(images=(f"{API}:v1",)), carry=True)
+    entry = f"kustomize:\n  images:\n  - {API}=ghcr.io/acme/web:v1\n"
+    assert written(aim, entry) == f"{entry}  - {API}:v2\n"
+
+
 def test_an_element_without_lines_of_its_own_stays() -> None:
     text = f"helm:\n  parameters:\n  -  # first\n    name: a  {FROM_SPEC}\n    value: v1\n    forcestring: false\n"
     assert written(AIMS["helm"](), text).startswith(text)
