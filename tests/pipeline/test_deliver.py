@@ -1,12 +1,12 @@
 """The loop of one branch, with a repository and a world made of a few lines."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from fake_world import fake_world
-from memory import story
+from memory import Branch, story
 from runs import WEB, application, target
 
 from task.annotations.application import PREFIX, Narrow, parse_application
@@ -16,7 +16,7 @@ from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
 from task.landing.changeset import PreparedCommit, prepare_commits
 from task.landing.ports import Batch, World
-from task.model import Changeset, Decision, File, FileVersion, Head, Landing, Person, Place, Problem, Snapshot
+from task.model import Changeset, Decision, Landing, Person, Problem
 from task.pipeline.deliver import deliver
 from task.pipeline.match import asks_for_images
 
@@ -28,72 +28,21 @@ def says(tag: str) -> str:
     return f"images:\n- name: {WEB}\n  newTag: {tag}\n"
 
 
-class Repository:
+class Repository(Branch):
     """Somebody else is faster on these head branches once, and then leaves these files."""
 
     def __init__(self, outpaced: Collection[str], then: dict[str, str]) -> None:
-        self.files = {f"apps/{name}/kustomization.yaml": says("1.0.0") for name in "ab"}
+        super().__init__({f"apps/{name}/kustomization.yaml": says("1.0.0") for name in "ab"})
         self.outpaced, self.then = set(outpaced), then
         self.landed: list[str] = []
 
-    def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
-        return "main"
-
-    def snapshot(
-        self,
-        branch: str,
-        places: Iterable[Place],
-        heads: Collection[str] = (),  # noqa: ARG002
-        default: Collection[Place] = (),  # noqa: ARG002
-    ) -> Snapshot:
-        list(places)
-        files = {path: File(text) for path, text in self.files.items()}
-        files |= {path: File("", "040000") for path in ("apps", "apps/a", "apps/b")}
-        return Snapshot(URL, branch, f"tip{len(self.landed)}", files)
-
-    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
-        return snapshot
-
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:  # noqa: ARG002 - there is none
-        return None
-
-    def named_alike(self, head: str) -> list[str]:  # noqa: ARG002 - there is none
-        return []
-
     def land(self, change: Changeset) -> Landing:
-        head = change.head
-        if head in self.outpaced:
-            self.outpaced.discard(head)
-            self.files |= self.then
-            raise Outpaced(head)
-        self.landed.append(head)
-        return Landing("c" * 40, "t" * 40)
-
-    predict = land
-
-    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - no history
-        return ()
-
-    def written(
-        self,
-        branch: str,  # noqa: ARG002 - no history
-        pages: Iterable[Collection[str]],
-        most: int,  # noqa: ARG002
-    ) -> Iterator[dict[str, list[FileVersion]]]:
-        for paths in pages:
-            yield {path: [] for path in paths}
-
-    def branches(self, beginnings: Collection[str]) -> list[str]:  # noqa: ARG002 - nobody asks
-        return []
-
-    def remember(self, change: Changeset) -> Landing:
-        return self.land(change)
-
-    def drop(self, head: str, tip: str) -> None:
-        raise AssertionError((head, tip))
-
-    def close(self) -> None:
-        pass
+        if change.head in self.outpaced:
+            self.outpaced.discard(change.head)
+            self.commit(self.then)
+            raise Outpaced(change.head)
+        self.landed.append(change.head)
+        return super().land(change)
 
 
 def batch(repository: Repository) -> Batch:
