@@ -62,7 +62,11 @@ class Forges:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
     def check_host(self, repo: str) -> None:
-        """Raise the `ForgeError` of `place` for a repository on no host, such as a local path. Nothing is contacted."""
+        """Raise the `ForgeError` of `place` for a repository on no host, such as a local path. Nothing is contacted.
+
+        A token that cannot be read is told first: that is a mistake in the call, whatever the repository is.
+        """
+        self._tokens()
         if not _on_a_host(self._reached(repo)) and not _on_a_host(repo):
             self.place(repo)
 
