@@ -50,6 +50,7 @@ class Forges:
         The URL that it is pushed to comes first where it is a forge's; a mirror's path or a proxy that no forge is
         known by leaves it to the repository's own URL. `fails` begins the message of an error.
         """
+        self._tokens()  # a token that cannot be read is a mistake in the call, wherever the repository is
         urls = list(dict.fromkeys(url for url in (self._reached(repo), repo) if url == repo or _on_a_host(url)))
         surely = tuple(one for one in self._known if one.root)
         try:
@@ -62,11 +63,7 @@ class Forges:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
     def check_host(self, repo: str) -> None:
-        """Raise the `ForgeError` of `place` for a repository on no host, such as a local path. Nothing is contacted.
-
-        A token that cannot be read is told first: that is a mistake in the call, whatever the repository is.
-        """
-        self._tokens()
+        """Raise the `ForgeError` of `place` for a repository on no host, such as a local path. Nothing is contacted."""
         if not _on_a_host(self._reached(repo)) and not _on_a_host(repo):
             self.place(repo)
 
