@@ -13,6 +13,8 @@ from support import Result, image_update, show
 from task.annotations.image_updater import NO_LOOP, ConfigOption, options_of
 from task.schemas import load
 
+pytestmark = pytest.mark.measured
+
 GIT = {"write_back_method": "git"}
 
 

@@ -22,6 +22,8 @@ from support import Result, bare_repo, commit, git, image_update
 
 from task.schemas import load
 
+pytestmark = pytest.mark.measured
+
 SCHEMA = load("status.v1")
 RUN = "https://ci.example.com/runs/7"
 STATE = ".image-update/apps/b/argocd_b.state"
